@@ -1,0 +1,179 @@
+"""`servegrid`: plan, sweep, report, doctor.
+
+Exit codes: 0 done; 1 a cell is `error` or `failed_accuracy`; 2 the input is wrong or the host is not
+ready; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.table import Column, Table
+
+from flows.local_server import api, prepare_environment
+from tasks.core.errors import ServegridError, UserError
+from tasks.core.site import default_site
+
+app = typer.Typer(
+    help="Builds every sensible way to serve a model on NVIDIA Triton, proves each one correct, measures it "
+    "and says which to ship.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+console = Console()
+
+Models = Annotated[list[str] | None, typer.Option("--model", help="A folder below models/; may be repeated.")]
+Variant = Annotated[str, typer.Option(help="`full` is the published size, `tiny` runs on a laptop CPU.")]
+Profile = Annotated[str, typer.Option(help="A file below gpu_profiles/.")]
+Formats = Annotated[list[str] | None, typer.Option("--format", help="Only this format; may be repeated.")]
+Precisions = Annotated[
+    list[str] | None, typer.Option("--precision", help="Only this precision; may be repeated.")
+]
+LoadGenerator = Annotated[str, typer.Option("--generator", help="auto, perf_analyzer or client.")]
+
+
+@app.command()
+def plan(
+    model: Models = None,
+    variant: Variant = "tiny",
+    profile: Profile = "cpu",
+    format_: Formats = None,
+    precision: Precisions = None,
+    generator: LoadGenerator = "auto",
+) -> None:
+    """Show which cells would run, and which would not and why."""
+    from flows.planning import plan as make_plan
+
+    options = _options(model, variant, profile, format_, precision, generator)
+    table = Table(Column("cell", overflow="fold"), "runs", "offline points", "online points", "reason")
+    for entry in make_plan(options, default_site()):
+        for cell in entry.plan.cells:
+            table.add_row(cell.name, "yes", str(len(cell.offline.points)), str(len(cell.online.points)), "")
+        for excluded in entry.plan.excluded:
+            table.add_row(excluded.name, "no", "", "", excluded.reason)
+    console.print(table)
+
+
+@app.command()
+def sweep(
+    model: Models = None,
+    variant: Variant = "tiny",
+    profile: Profile = "cpu",
+    format_: Formats = None,
+    precision: Precisions = None,
+    generator: LoadGenerator = "auto",
+) -> None:
+    """Build, serve, prove and measure every cell, then report."""
+    from flows.planning import plan as make_plan
+    from flows.planning import preflight
+
+    options = _options(model, variant, profile, format_, precision, generator)
+    site = default_site()
+    for entry in make_plan(options, site):
+        preflight(options, entry, site)
+    with api(site) as url:
+        from flows.sweep import new_campaign
+        from flows.sweep import sweep as sweep_flow
+
+        campaign = new_campaign()
+        console.print(f"campaign {campaign}; Prefect UI at {url.removesuffix('/api')} while it runs")
+        folder = site.results / campaign
+        try:
+            state = sweep_flow(options, campaign, return_state=True)
+        finally:
+            if (folder / "report.html").exists():
+                console.print(f"report: {folder / 'report.html'}", soft_wrap=True)
+        if state.is_crashed() or not (folder / "report.html").exists():
+            raise UserError(f"the campaign did not run: {state.message}")
+        console.print(state.message)
+    if not state.is_completed():
+        raise typer.Exit(1)
+
+
+@app.command()
+def report(campaign: Annotated[str, typer.Argument(help="A folder below results/.")]) -> None:
+    """Write a campaign's report anew, and print it. Works while the campaign runs, too."""
+    from rich.markdown import Markdown
+
+    from tasks.report import write
+
+    folder = default_site().results / campaign
+    console.print(Markdown(write(folder)))
+    console.print(f"report: {folder / 'report.html'}", soft_wrap=True)
+
+
+@app.command()
+def doctor(
+    install_server: Annotated[bool, typer.Option(help="Install the tritonserver binary first.")] = False,
+    install_perf_analyzer: Annotated[bool, typer.Option(help="Install perf_analyzer first.")] = False,
+) -> None:
+    """Check this host, and say how to mend what is missing."""
+    from tasks import doctor as checks
+
+    site = default_site()
+    if install_server:
+        checks.install_server(site)
+    if install_perf_analyzer:
+        checks.install_perf_analyzer(site)
+    found = checks.check(site)
+    table = Table("what", "found", "how to mend it")
+    for entry in found:
+        table.add_row(entry.what, entry.found, entry.mend, style="" if entry.mend == "" else "yellow")
+    console.print(table)
+    if any(entry.required and entry.mend for entry in found):
+        raise typer.Exit(2)
+
+
+def main() -> None:
+    """The entry point of the `servegrid` command."""
+    handler = RichHandler(console=console, show_path=False, show_level=False, log_time_format="%H:%M:%S")
+    logger = logging.getLogger("servegrid")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+    signal.signal(signal.SIGTERM, _interrupt)
+    prepare_environment(default_site())
+    try:
+        app(standalone_mode=True)
+    except ServegridError as error:
+        Console(stderr=True).print(f"servegrid: {error}", style="red", markup=False, soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("servegrid: interrupted; finished rows are kept")
+        sys.exit(130)
+
+
+def _interrupt(signum: int, frame: Any) -> None:
+    """A polite kill ends like Ctrl-C: everything that was started is stopped."""
+    raise KeyboardInterrupt
+
+
+def _options(
+    models: list[str] | None,
+    variant: str,
+    profile: str,
+    formats: list[str] | None,
+    precisions: list[str] | None,
+    generator: str,
+) -> Any:
+    from flows.planning import SweepOptions
+    from tasks.core.spec import explain
+
+    try:
+        return SweepOptions(
+            models=tuple(models or ("bert_large_qa",)),
+            variant=variant,
+            profile=profile,
+            formats=tuple(formats or ()),
+            precisions=tuple(precisions or ()),
+            generator=generator,
+        )
+    except ValidationError as error:
+        raise UserError(explain(error, SweepOptions)) from error

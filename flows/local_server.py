@@ -1,0 +1,87 @@
+"""A Prefect API for one command: the one that PREFECT_API_URL names, untouched, or one of our own.
+
+Ours listens on loopback for as long as the command runs and keeps its database below the site's home.
+Prefect reads most of its settings when it is imported, so nothing here imports it at the top.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tasks.core import proc
+from tasks.core.errors import UserError
+from tasks.core.site import Site
+
+READY_S = 90.0
+
+
+def settings(site: Site) -> dict[str, str]:
+    """Environment of a Prefect that is ours: own home, quiet, nothing sent anywhere."""
+    return {
+        "PREFECT_HOME": str(site.home / "prefect"),
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_LOGGING_SERVER_LEVEL": "WARNING",
+        "DO_NOT_TRACK": "1",
+    }
+
+
+def prepare_environment(site: Site) -> None:
+    """Set what Prefect reads when it is imported; to be called before that."""
+    os.environ.setdefault("PREFECT_LOGGING_EXTRA_LOGGERS", "servegrid")
+    # The command shows its own lines; Prefect's go to the API.
+    os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    if not os.environ.get("PREFECT_API_URL"):
+        os.environ |= settings(site)
+
+
+@contextmanager
+def api(site: Site) -> Iterator[str]:
+    """The URL of the API that Prefect uses inside the block.
+
+    Raises:
+        UserError: our server did not come up.
+    """
+    from prefect.settings import PREFECT_API_URL, temporary_settings
+
+    given = os.environ.get("PREFECT_API_URL")
+    if given:
+        yield given
+        return
+    with (
+        running(site.home / "prefect" / "server.log", settings(site)) as url,
+        temporary_settings({PREFECT_API_URL: url}),
+    ):
+        yield url
+
+
+@contextmanager
+def running(log_path: Path, env: Mapping[str, str]) -> Iterator[str]:
+    """A Prefect server on a free loopback port; the URL of its API, once it is healthy."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    args = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    url = f"http://127.0.0.1:{port}/api"
+    with proc.running(args, log_path=log_path, env=env) as process:
+        deadline = time.monotonic() + READY_S
+        while not _healthy(url):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise UserError(f"the Prefect server did not start:\n{proc.tail(log_path)}\n(log: {log_path})")
+            time.sleep(0.1)
+        yield url
+
+
+def _healthy(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=1.0) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError):
+        return False

@@ -1,0 +1,95 @@
+"""From a sweep's options to cells, and what is missing before they can run."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from tasks.core.environment import matches, missing
+from tasks.core.errors import UserError
+from tasks.core.matrix import Plan, Selection, expand
+from tasks.core.plugins import Plugin, load_model, load_profile
+from tasks.core.site import Site
+from tasks.core.spec import GpuProfile
+from tasks.core.values import Generator, Value
+from tasks.export import LIBRARIES as EXPORT_LIBRARIES
+from tasks.formats import FORMATS
+from tasks.loadgen import GENERATORS
+from tasks.prepare import check_sources
+from tasks.servers import SERVERS
+
+
+class SweepOptions(Value):
+    """What to qualify. Empty lists of formats and precisions mean all that the model lists."""
+
+    models: tuple[str, ...] = Field(("bert_large_qa",), description="Folders below models/")
+    variant: str = Field("tiny", description="`full` is the published size, `tiny` runs on a laptop CPU")
+    profile: str = Field("cpu", description="A file below gpu_profiles/")
+    formats: tuple[str, ...] = Field((), description="Only these serving formats")
+    precisions: tuple[str, ...] = Field((), description="Only these precisions")
+    generator: Literal["auto", "perf_analyzer", "client"] = Field(
+        "auto", description="`auto`: perf_analyzer where it runs, else the project's own client"
+    )
+    server: str = Field("embedded", description="How a Triton server is got")
+
+
+class ModelPlan(Value):
+    """One model's part of a campaign."""
+
+    plugin: Plugin
+    profile: GpuProfile
+    plan: Plan
+
+
+def choose_generator(options: SweepOptions, site: Site) -> Generator:
+    """The wanted load generator.
+
+    Raises:
+        UserError: it was asked for by name and cannot be used here.
+    """
+    if options.generator == "auto":
+        return "perf_analyzer" if GENERATORS["perf_analyzer"].problem(site) is None else "client"
+    problem = GENERATORS[options.generator].problem(site)
+    if problem:
+        raise UserError(problem)
+    return options.generator
+
+
+def plan(options: SweepOptions, site: Site) -> tuple[ModelPlan, ...]:
+    """The cells of every model.
+
+    Raises:
+        UserError: a name is unknown, or a YAML file is wrong.
+    """
+    generator = choose_generator(options, site)
+    profile = load_profile(site.profiles, options.profile)
+    found = []
+    for name in options.models:
+        plugin = load_model(site.models, name)
+        cells = expand(
+            plugin.spec,
+            options.variant,
+            profile,
+            generator=generator,
+            triton_release=SERVERS[options.server].TRITON_RELEASE,
+            selection=Selection(formats=options.formats, precisions=options.precisions),
+        )
+        found.append(ModelPlan(plugin=plugin, profile=profile, plan=cells))
+    return tuple(found)
+
+
+def preflight(options: SweepOptions, model: ModelPlan, site: Site) -> None:
+    """Raises UserError with everything that is missing for this model's cells, before any work starts."""
+    problems = SERVERS[options.server].problems(site)
+    if not matches(model.profile):
+        problems.append(f"profile {model.profile.name!r}: this host has no {model.profile.description}")
+    wanted = set(model.plugin.spec.requires)
+    for cell in model.plan.cells:
+        wanted |= {*FORMATS[cell.product.format].LIBRARIES, *EXPORT_LIBRARIES[cell.product.export_format]}
+    absent = missing(wanted)
+    if absent:
+        problems.append(f"not installed: {', '.join(absent)}; run `pip install 'servegrid[torch,onnx]'`")
+    if problems:
+        raise UserError("this host is not ready:\n" + "\n".join(f"  {p}" for p in problems))
+    check_sources(model.plugin, options.variant, site)

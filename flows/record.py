@@ -1,0 +1,136 @@
+"""What a cell's run leaves behind: one row with its verdict, and a row for each measured point."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from tasks.baseline import Baseline
+from tasks.core.clock import collecting
+from tasks.core.environment import Host
+from tasks.core.errors import InfeasibleError, StepError, UnsupportedError
+from tasks.core.results import (
+    Row,
+    Verdict,
+    Writer,
+    cell_columns,
+    common,
+    plan_columns,
+    serving_columns,
+)
+from tasks.core.values import ArtifactRef, Cell, Endpoint, Excluded, LoadPlan, Serving
+from tasks.correctness import Correctness
+from tasks.performance import MeasuredPoint
+
+log = logging.getLogger("servegrid")
+
+
+@dataclass
+class Record:
+    """Filled stage by stage while a cell runs; what was not reached stays empty."""
+
+    artifact: ArtifactRef | None = None
+    baseline: Baseline = field(default_factory=dict)
+    correctness: Correctness | None = None
+    measured: list[tuple[LoadPlan, Serving, Endpoint, tuple[MeasuredPoint, ...]]] = field(default_factory=list)
+
+    def verdict(self) -> tuple[Verdict, str]:
+        """The outcome of a cell whose stages all ran, and why."""
+        assert self.correctness is not None
+        if self.correctness.failures:
+            return "failed_accuracy", "; ".join(self.correctness.failures)
+        for plan, _, _, points in self.measured:
+            if not any(point.measurement.stable for point in points):
+                return "unstable", f"no {plan.scenario} point had three windows within 10 %"
+        return "passed", ""
+
+
+@dataclass(frozen=True)
+class Recorder:
+    """Writes the rows of one `qualify` run."""
+
+    writer: Writer
+    campaign: str
+    host: Host
+    versions: dict[str, str]
+
+    def excluded(self, entry: Excluded) -> None:
+        """The row of a cell that a rule keeps from running."""
+        row = common(self.campaign, entry.name, entry.product, entry.profile, self.host, self.versions)
+        self.writer.append("cell", row | {"verdict": "unsupported", "reason": entry.reason})
+        log.info("%s: unsupported: %s", entry.name, entry.reason)
+
+    @contextmanager
+    def cell(self, cell: Cell) -> Iterator[Record]:
+        """Whatever happens in the block ends in exactly one row; only an interrupt gets through."""
+        record, outcome = Record(), Row()
+        start = time.perf_counter()
+        with collecting() as stages:
+            try:
+                yield record
+                outcome["verdict"], outcome["reason"] = record.verdict()
+            except UnsupportedError as error:
+                outcome |= {"verdict": "unsupported", "reason": str(error)}
+            except InfeasibleError as error:
+                outcome |= {"verdict": "infeasible", "reason": str(error)}
+            except StepError as error:
+                outcome |= {"verdict": "error", "reason": str(error), "log": error.log, "command": error.command}
+            except Exception as error:
+                log.exception("%s: an error of servegrid itself", cell.name)
+                outcome |= {"verdict": "error", "reason": f"{type(error).__name__}: {error}"}
+        wall = time.perf_counter() - start
+        self._write(cell, record, outcome, stages, wall)
+
+    def _write(self, cell: Cell, record: Record, outcome: Row, stages: dict[str, float], wall: float) -> None:
+        head = common(self.campaign, cell.name, cell.product, cell.profile, self.host, self.versions)
+        for plan, serving, endpoint, points in record.measured:
+            for point in points:
+                row = head | _measurement(plan, serving, endpoint, point, record.baseline)
+                self.writer.append("measurement", row)
+        server_s = sum(stages.pop(name, 0.0) for name in ("server_start", "server_stop"))
+        times = {
+            "stage_s": json.dumps({name: round(seconds, 3) for name, seconds in stages.items()}),
+            "wall_s": wall,
+            "server_s": server_s,
+            "orchestration_s": wall - server_s - sum(stages.values()),
+        }
+        size = {"artifact_bytes": record.artifact.size} if record.artifact else {}
+        found = _correctness(record.correctness) if record.correctness else {}
+        self.writer.append("cell", head | cell_columns(cell) | size | found | times | outcome)
+        reason = str(outcome["reason"]).split("\n", 1)[0]
+        log.info("%s: %s%s", cell.name, outcome["verdict"], f": {reason}" if reason else "")
+
+
+def _measurement(
+    plan: LoadPlan, serving: Serving, endpoint: Endpoint, point: MeasuredPoint, baseline: Baseline
+) -> Row:
+    measurement = point.measurement
+    return {
+        **serving_columns(serving),
+        **endpoint.model_dump(include={"server", "server_version", "load_s", "first_request_ms"}),
+        **plan_columns(plan),
+        "batch": point.batch,
+        "concurrency": point.concurrency,
+        **measurement.model_dump(exclude={"windows"}),
+        "framework_avg_ms": baseline.get(point.batch) if plan.scenario == "offline" else None,
+        "windows_throughput": [w.throughput for w in measurement.windows],
+        "windows_avg_ms": [w.avg_ms for w in measurement.windows],
+        "stable": measurement.stable,
+    }
+
+
+def _correctness(found: Correctness) -> Row:
+    return {
+        "metric": found.metric,
+        "framework_metric": found.framework,
+        "served_metric": found.served,
+        "blind_metric": found.blind,
+        "metric_drop": found.drop,
+        "largest_difference": max(t.largest_difference for t in found.tensors),
+        "least_cosine": min(t.least_cosine for t in found.tensors),
+        "invariance": found.invariance,
+    }

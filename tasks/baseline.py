@@ -1,0 +1,48 @@
+"""Stage `baseline`: latency of the framework itself, without a server, at the offline batch sizes."""
+
+from __future__ import annotations
+
+from tasks.caching import build_task
+from tasks.core.build import Workplace, build, read_json
+from tasks.core.environment import versions
+from tasks.core.plugins import Plugin, source_digests
+from tasks.core.store import BuildRequest
+from tasks.core.values import ArtifactRef, Cell
+
+VERSION = 1
+TIMEOUT_S = 1800.0
+
+Baseline = dict[int, float]
+"""Batch size -> average latency in ms of a synchronous call with NumPy arrays in and out."""
+
+
+def request(
+    plugin: Plugin, cell: Cell, prepared: ArtifactRef, samples: ArtifactRef, campaign: str
+) -> BuildRequest:
+    """What the baseline reads, and the campaign: it is a measurement, so only the cells of one campaign,
+    which would all measure the same network, share it."""
+    return BuildRequest(
+        stage="baseline",
+        version=VERSION,
+        fields={
+            "parameters": cell.product.parameters,
+            "interface": plugin.spec.interface(cell.product.parameters).model_dump(mode="json"),
+            "batch_sizes": list(cell.offline.batch_sizes),
+            "campaign": campaign,
+        },
+        inputs={"prepared": prepared, "samples": samples},
+        sources=source_digests(plugin.folder, "model.py"),
+        libraries=versions(plugin.spec.requires),
+    )
+
+
+@build_task
+def baseline(request: BuildRequest, at: Workplace) -> ArtifactRef:
+    """Measure the framework (fp32) in a child process, alone on the device."""
+    return build(request, at, timeout_s=TIMEOUT_S, alone=True)
+
+
+def read(ref: ArtifactRef, at: Workplace) -> Baseline:
+    """The measured latencies."""
+    found = read_json(at.site.store.path(ref) / "baseline.json")
+    return {int(batch): float(entry["avg_ms"]) for batch, entry in found.items()}

@@ -1,0 +1,53 @@
+"""Prefect's task cache in front of the artifact store.
+
+The key of a build task is the digest of its `BuildRequest`, so the UI shows `Cached` exactly when
+nothing that the stage reads has changed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from prefect import Task, task
+from prefect.context import TaskRunContext
+
+from tasks.core.build import Workplace
+from tasks.core.store import BuildRequest
+from tasks.core.values import ArtifactRef
+
+log = logging.getLogger("servegrid")
+
+Build = Callable[[BuildRequest, Workplace], ArtifactRef]
+BuildTask = Task[[BuildRequest, Workplace], ArtifactRef]
+
+
+def _key(context: TaskRunContext, parameters: dict[str, Any]) -> str:
+    request: BuildRequest = parameters["request"]
+    return request.key
+
+
+def build_task(function: Build) -> BuildTask:
+    """Make a build stage a task that is cached by its request."""
+    return task(
+        function,
+        task_run_name=f"{function.__name__} {{at.cell}}",
+        cache_key_fn=_key,
+        persist_result=True,
+        result_serializer="json",
+        cache_result_in_memory=False,
+    )
+
+
+def ensure(stage: BuildTask, request: BuildRequest, at: Workplace) -> ArtifactRef:
+    """Call a build stage and verify what it gives.
+
+    Prefect skips the body of a cached task, so a cached reference may be to an artifact that was
+    damaged or deleted since: that one is built again.
+    """
+    ref = stage(request, at)
+    if at.site.store.intact(ref):
+        return ref
+    log.warning("the artifact of %s is damaged or gone; building it again", request.stage)
+    return stage.with_options(refresh_cache=True)(request, at)

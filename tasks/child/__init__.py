@@ -1,0 +1,1 @@
+"""Processes that import a framework; nothing outside this package and `hosting` does."""

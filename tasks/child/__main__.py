@@ -1,0 +1,49 @@
+"""`python -m tasks.child JOB.json [--output DIR]`: run one step, alone in this process."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+from pathlib import Path
+
+from tasks.core.build import UNSUPPORTED_EXIT, Job
+from tasks.core.errors import UnsupportedError
+
+STEPS = {
+    "prepare": "tasks.child.plugin_steps:prepare",
+    "profile_data": "tasks.child.plugin_steps:profile_data",
+    "score": "tasks.child.plugin_steps:score",
+    "export": "tasks.child.torch_steps:export",
+    "reference": "tasks.child.torch_steps:reference",
+    "baseline": "tasks.child.torch_steps:baseline",
+    "convert_ts_trace": "tasks.child.torch_steps:convert_ts_trace",
+    "convert_onnx": "tasks.child.onnx_steps:convert_onnx",
+}
+"""Step -> "module:function"; the module is imported only when its step runs."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tasks.child", description=__doc__)
+    parser.add_argument("job", type=Path, help="the job file that a stage wrote")
+    parser.add_argument("--output", type=Path, help="write here instead of where the job says")
+    arguments = parser.parse_args()
+    job = Job.model_validate_json(arguments.job.read_text(encoding="utf-8"))
+    if arguments.output:
+        arguments.output.mkdir(parents=True, exist_ok=True)
+        job = job.model_copy(update={"output": arguments.output})
+    # A hub checkpoint may own names of ours ("models", "tasks"): what we need is imported before
+    # the plug-in's folder goes on the path, and the checkout's root comes off it.
+    module, _, function = STEPS[job.step].partition(":")
+    step = getattr(importlib.import_module(module), function)
+    sys.path[:] = [str(job.plugin)] + [p for p in sys.path if p not in ("", str(Path.cwd()))]
+    try:
+        step(job)
+    except UnsupportedError as error:
+        print(error, flush=True)
+        return UNSUPPORTED_EXIT
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+"""Steps that run a plug-in's own Python: its preparation, its data, its metric."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from tasks.core.build import Job
+
+Batch = tuple[Any, dict[str, np.ndarray[Any, Any]], dict[str, np.ndarray[Any, Any]]]
+
+
+def load(job: Job, file: str) -> ModuleType:
+    """A plug-in file as a module, by path: `models` is never a package that could hide a user's."""
+    name = f"_plugin_{file.removesuffix('.py')}"
+    spec = importlib.util.spec_from_file_location(name, job.plugin / file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def arguments(job: Job, function: Callable[..., Any]) -> dict[str, Any]:
+    """Those of the model's parameters that `function` takes.
+
+    They are the variant's, and what `prepare` returned, whose values are file names.
+    """
+    known = dict(job.fields["parameters"])
+    prepared = job.inputs["prepared"]
+    files = json.loads((prepared / "parameters.json").read_text(encoding="utf-8"))
+    known |= {name: str(prepared / file) for name, file in files.items()}
+    return {name: known[name] for name in inspect.signature(function).parameters if name in known}
+
+
+def batches(job: Job, batch_size: int) -> Iterator[Batch]:
+    """The model's own data, `batch_size` samples at a time."""
+    make = load(job, "dataloader.py").get_dataloader_fn
+    known = arguments(job, make)
+    if "batch_size" in inspect.signature(make).parameters:
+        known["batch_size"] = batch_size
+    yield from make(**known)()
+
+
+def prepare(job: Job) -> None:
+    """Checkpoint and data of a variant; `parameters.json` names the files for the other steps."""
+    plugin = load(job, "prepare.py")
+    files = plugin.prepare(
+        job.fields["variant"], job.output, job.inputs.get("sources"), job.fields["parameters"]
+    )
+    (job.output / "parameters.json").write_text(json.dumps(files, indent=1), encoding="utf-8")
+
+
+def profile_data(job: Job) -> None:
+    """`samples.npz`: the first samples of the data, `x/<input>`, `y/<output>` and `ids`."""
+    wanted = job.fields["samples"]
+    parts: dict[str, list[Any]] = {}
+    count = 0
+    for ids, x, y in batches(job, batch_size=min(wanted, 64)):
+        take = min(len(ids), wanted - count)
+        arrays = {"ids": np.asarray(ids)} | {f"x/{k}": v for k, v in x.items()}
+        arrays |= {f"y/{k}": v for k, v in y.items()}
+        for name, array in arrays.items():
+            parts.setdefault(name, []).append(np.asarray(array)[:take])
+        count += take
+        if count == wanted:
+            break
+    if not count:
+        raise ValueError("dataloader.py: get_dataloader_fn's iterator gave no batch")
+    print(f"{count} samples")
+    np.savez(job.output / "samples.npz", **{k: np.concatenate(v) for k, v in parts.items()})
+
+
+def score(job: Job) -> None:
+    """`metrics.json`: the plug-in's metrics of several sets of predictions on the same samples.
+
+    `predictions` of the fields maps a set's name to an .npz file that holds one array an output.
+    """
+    make = load(job, "metrics.py").MetricsCalculator
+    samples = np.load(job.inputs["samples"] / "samples.npz")
+    x = {k[2:]: samples[k] for k in samples if k.startswith("x/")}
+    y = {k[2:]: samples[k] for k in samples if k.startswith("y/")}
+    result = {}
+    for name in job.fields["predictions"]:
+        calculator = make(**arguments(job, make))
+        with np.load(job.inputs[name]) as outputs:
+            calculator.update(
+                ids=samples["ids"], y_pred={k: outputs[k] for k in outputs}, x=x, y_real=y
+            )
+        result[name] = {k: float(v) for k, v in calculator.metrics.items()}
+    text = json.dumps(result, indent=1)
+    print(text)
+    (job.output / "metrics.json").write_text(text, encoding="utf-8")
+

@@ -1,0 +1,97 @@
+"""Stage `configure`: the model repository of a cell, with a `config.pbtxt` for each serving."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import json_format, text_format
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+from tritonclient.grpc import model_config_pb2 as pb
+
+from tasks.core.build import Workplace
+from tasks.core.errors import UnsupportedError
+from tasks.core.values import TRITON_DTYPES, ArtifactRef, Cell, Format, Interface, Serving, Tensor, Value
+from tasks.formats import FORMATS
+
+HOSTING = Path(__file__).parent / "hosting"
+
+
+class Configured(Value):
+    """A model repository that is ready to be served; the configs are JSON, as load requests take them."""
+
+    repository: Path
+    model: str
+    static: str
+    dynamic: str
+
+
+def model_config(name: str, format_: Format, serving: Serving, interface: Interface) -> Any:
+    """The `ModelConfig` message of a serving, for the native backend or the hosted runtime.
+
+    Raises:
+        UnsupportedError: the native backend cannot serve this interface.
+    """
+    module = FORMATS[format_]
+    config = pb.ModelConfig(name=name, max_batch_size=serving.max_batch_size)
+    if serving.backend == "native":
+        reason = module.why_not_native(interface)
+        if reason:
+            raise UnsupportedError(reason)
+        config.backend = module.NATIVE_BACKEND
+        config.default_model_filename = module.FILE
+    else:
+        config.backend = "python"
+        config.parameters["session"].string_value = module.SESSION
+    config.input.extend(_tensor(pb.ModelInput, t, serving) for t in interface.inputs)
+    config.output.extend(_tensor(pb.ModelOutput, t, serving) for t in interface.outputs)
+    kind = pb.ModelInstanceGroup.KIND_CPU if serving.device_kind == "cpu" else pb.ModelInstanceGroup.KIND_GPU
+    config.instance_group.add(count=serving.instances, kind=kind)
+    if serving.batching == "dynamic":
+        config.dynamic_batching.preferred_batch_size.extend(serving.preferred_batch_sizes)
+        config.dynamic_batching.max_queue_delay_microseconds = serving.max_queue_delay_us
+    return config
+
+
+def write_repository(
+    root: Path, name: str, format_: Format, serving: Serving, interface: Interface, artifact: Path
+) -> Any:
+    """Lay out `root/name` for one serving, anew; returns its `ModelConfig`."""
+    config = model_config(name, format_, serving, interface)
+    folder = root / name
+    shutil.rmtree(folder, ignore_errors=True)
+    version = folder / "1"
+    version.mkdir(parents=True)
+    if serving.backend == "native":
+        (version / FORMATS[format_].FILE).symlink_to(artifact / FORMATS[format_].FILE)
+    else:
+        (version / "artifact").symlink_to(artifact)
+        for file in ("model.py", f"{FORMATS[format_].SESSION}.py"):
+            shutil.copy(HOSTING / file, version / file)
+    (folder / "config.pbtxt").write_text(text_format.MessageToString(config), encoding="utf-8")
+    return config
+
+
+@task(task_run_name="configure {at.cell}", cache_policy=NO_CACHE)
+def configure(cell: Cell, converted: ArtifactRef, root: Path, at: Workplace) -> Configured:
+    """Write the cell's repository; the dynamic serving is the one in `config.pbtxt`."""
+    artifact = at.site.store.path(converted)
+    text = (artifact / "interface.json").read_text(encoding="utf-8")
+    interface = Interface.model_validate_json(text)
+    name = cell.product.model
+    config = write_repository(root, name, cell.product.format, cell.dynamic, interface, artifact)
+    static = model_config(name, cell.product.format, cell.static, interface)
+    return Configured(repository=root, model=name, static=_json(static), dynamic=_json(config))
+
+
+def _json(config: Any) -> str:
+    return json_format.MessageToJson(config, preserving_proto_field_name=True, indent=None)
+
+
+def _tensor(kind: Any, tensor: Tensor, serving: Serving) -> Any:
+    """The batch axis is implied where the server batches, and spelled out where it does not."""
+    shape = [int(axis) for axis in tensor.shape]
+    dims = shape[1:] if serving.max_batch_size else shape
+    return kind(name=tensor.name, data_type=f"TYPE_{TRITON_DTYPES[tensor.dtype]}", dims=dims)

@@ -1,0 +1,120 @@
+"""Running a build step in a child process, the only place where a framework is imported."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tasks.core import proc
+from tasks.core.clock import work
+from tasks.core.environment import device_lock
+from tasks.core.errors import StepError, UnsupportedError
+from tasks.core.site import Site
+from tasks.core.store import BuildRequest, write_atomic
+from tasks.core.values import ArtifactRef, Value
+
+log = logging.getLogger("servegrid")
+
+UNSUPPORTED_EXIT = 3
+"""Exit code by which a child says that its step cannot be done here; its last line says why."""
+
+
+class Job(Value):
+    """What one child process is told, as a JSON file: enough to repeat it by hand."""
+
+    step: str
+    fields: dict[str, Any]
+    inputs: dict[str, Path]
+    plugin: Path
+    output: Path
+
+
+class Workplace(Value):
+    """Where the steps of one cell run: the site, the model's folder, the folder for logs, the device
+    whose lock they take, and the cell's name, which starts the names of its logs."""
+
+    site: Site
+    plugin: Path
+    logs: Path
+    device: str
+    cell: str
+
+
+def build(
+    request: BuildRequest,
+    at: Workplace,
+    *,
+    timeout_s: float,
+    files: dict[str, Path] | None = None,
+    alone: bool = False,
+) -> ArtifactRef:
+    """The artifact of `request`, found in the store or made by the step that it names.
+
+    The device is shared with other builds, unless the step measures: then it is `alone` there.
+    """
+
+    def make(folder: Path) -> None:
+        log.info("%s  %s: building", at.cell, request.stage)
+        with device_lock(at.device, exclusive=alone), work(request.stage):
+            run_step(
+                request.stage,
+                fields=request.fields,
+                inputs=request.inputs,
+                output=folder,
+                at=at,
+                timeout_s=timeout_s,
+                files=files,
+            )
+
+    return at.site.store.build(request, make)
+
+
+def run_step(
+    step: str,
+    *,
+    fields: dict[str, Any],
+    inputs: dict[str, ArtifactRef],
+    output: Path,
+    at: Workplace,
+    timeout_s: float,
+    files: dict[str, Path] | None = None,
+) -> None:
+    """Run one step of `tasks.child`; it writes its files below `output`.
+
+    `inputs` are artifacts, `files` other paths that the step reads, both by the step's name for them.
+
+    Raises:
+        UnsupportedError: the step said that it cannot be done here.
+        StepError: it failed; the log and the command that repeats it are in the error.
+    """
+    paths = {key: at.site.store.path(ref) for key, ref in inputs.items()} | (files or {})
+    job = Job(step=step, fields=fields, inputs=paths, plugin=at.plugin, output=output)
+    job_path, log_path = at.logs / f"{at.cell}.{step}.json", at.logs / f"{at.cell}.{step}.log"
+    write_atomic(job_path, job.model_dump_json(indent=1))
+    repeat = _command(job_path, "--output", str(at.logs / f"{at.cell}.{step}.out"))
+    try:
+        proc.run(
+            _command(job_path),
+            log_path=log_path,
+            timeout_s=timeout_s,
+            repeat=shlex.join(repeat),
+            level=logging.INFO,
+        )
+    except StepError as error:
+        if f"exit code {UNSUPPORTED_EXIT}\n" in str(error):
+            raise UnsupportedError(proc.tail(log_path, lines=1)) from error
+        raise
+
+
+def read_json(path: Path) -> Any:
+    """A JSON file that a step wrote."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _command(job: Path, *more: str) -> Sequence[str]:
+    return [sys.executable, "-m", "tasks.child", str(job), *more]

@@ -1,0 +1,33 @@
+"""How long each stage's own work takes; the rest of a cell's time is orchestration."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_stages: ContextVar[dict[str, float]] = ContextVar("stages")
+
+
+@contextmanager
+def collecting() -> Iterator[dict[str, float]]:
+    """Seconds of work by stage name, filled by every `work` inside the block."""
+    stages: dict[str, float] = {}
+    token = _stages.set(stages)
+    try:
+        yield stages
+    finally:
+        _stages.reset(token)
+
+
+@contextmanager
+def work(stage: str) -> Iterator[None]:
+    """Count the block's time as the work of `stage`; outside `collecting` it counts for nothing."""
+    start = time.perf_counter()
+    try:
+        yield
+    finally:
+        stages = _stages.get(None)
+        if stages is not None:
+            stages[stage] = stages.get(stage, 0.0) + time.perf_counter() - start

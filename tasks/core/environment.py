@@ -1,0 +1,103 @@
+"""What this host is and runs: the facts that every row carries."""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import importlib.metadata
+import os
+import platform
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tasks.core.spec import GpuProfile
+from tasks.core.values import Value
+
+
+class Host(Value):
+    """One machine as a row names it; `gpu` is the card's name, or the CPU's where there is none."""
+
+    name: str
+    cpu: str
+    cores: int
+    memory_gb: float
+    gpu: str
+    system: str
+    python: str
+
+
+def versions(distributions: Iterable[str]) -> dict[str, str]:
+    """Installed version of each distribution; "absent" where it is not installed."""
+    found = {}
+    for name in sorted(distributions):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "absent"
+    return found
+
+
+def missing(distributions: Iterable[str]) -> list[str]:
+    """Those of the distributions that are not installed."""
+    return [name for name, version in versions(distributions).items() if version == "absent"]
+
+
+@functools.cache
+def host() -> Host:
+    """This machine."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    cpu = _cpu_name()
+    gpus = gpu_names()
+    return Host(
+        name=platform.node(),
+        cpu=cpu,
+        cores=len(os.sched_getaffinity(0)),
+        memory_gb=round(memory / 2**30, 1),
+        gpu=gpus[0] if gpus else cpu,
+        system=f"{platform.system()} {platform.release()}",
+        python=platform.python_version(),
+    )
+
+
+def gpu_names() -> tuple[str, ...]:
+    """Names of the NVIDIA cards that NVML sees; empty without a driver."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return ()
+    try:
+        handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
+        return tuple(str(pynvml.nvmlDeviceGetName(handle)) for handle in handles)
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def matches(profile: GpuProfile) -> bool:
+    """Whether this host has the device that the profile describes."""
+    if profile.device_kind == "cpu":
+        return True
+    return any(pattern in name for pattern in profile.device_names for name in gpu_names())
+
+
+@contextmanager
+def device_lock(device: str, *, exclusive: bool) -> Iterator[None]:
+    """Hold this host's device: shared with other builds, or alone for a measurement.
+
+    The kernel lets go of the lock when its holder dies, however it dies.
+    """
+    folder = Path(tempfile.gettempdir()) / "servegrid-locks"
+    folder.mkdir(mode=0o1777, exist_ok=True)
+    with (folder / f"{device}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+        yield
+
+
+def _cpu_name() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()

@@ -1,0 +1,87 @@
+"""Finding model folders and profiles, and telling which files each entry file reads."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from pathlib import Path
+
+from tasks.core.errors import UserError, unknown
+from tasks.core.spec import GpuProfile, ModelSpec, load_yaml
+from tasks.core.values import Value
+
+
+class Plugin(Value):
+    """A model folder: its spec and where it lies."""
+
+    spec: ModelSpec
+    folder: Path
+
+
+def load_model(models_dir: Path, name: str) -> Plugin:
+    """The plug-in `models_dir/name`.
+
+    Raises:
+        UserError: no such model (with the nearest names), or its model.yaml is wrong.
+    """
+    known = [p.parent.name for p in models_dir.glob("[!_]*/model.yaml")]
+    if name not in known:
+        raise unknown(f"model (in {models_dir})", name, known)
+    folder = models_dir / name
+    spec = load_yaml(folder / "model.yaml", ModelSpec)
+    if spec.name != name:
+        raise UserError(f"{folder / 'model.yaml'}: name: expected {name!r}, the folder's name (found {spec.name!r})")
+    return Plugin(spec=spec, folder=folder)
+
+
+def load_profile(profiles_dir: Path, name: str) -> GpuProfile:
+    """The profile `profiles_dir/name.yaml`.
+
+    Raises:
+        UserError: no such profile (with the nearest names), or the file is wrong.
+    """
+    known = [p.stem for p in profiles_dir.glob("*.yaml")]
+    if name not in known:
+        raise unknown(f"GPU profile (in {profiles_dir})", name, known)
+    return load_yaml(profiles_dir / f"{name}.yaml", GpuProfile)
+
+
+def source_digests(folder: Path, entry: str, *, with_data: bool = False) -> dict[str, str]:
+    """SHA-256 of `entry` and of every sibling module that it imports, directly or not.
+
+    A stage whose key holds these is rebuilt when the code that it runs changes, and not when
+    another file of the folder does. `with_data` adds the files below `data/`.
+    """
+    found: dict[str, str] = {}
+    waiting = [entry]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        text = (folder / name).read_bytes()
+        found[name] = hashlib.sha256(text).hexdigest()
+        waiting += [f"{module}.py" for module in _imports(text) if (folder / f"{module}.py").is_file()]
+    if with_data:
+        for path in sorted((folder / "data").rglob("*")):
+            if path.is_file():
+                name = path.relative_to(folder).as_posix()
+                found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return dict(sorted(found.items()))
+
+
+def _imports(source: bytes) -> set[str]:
+    """Top-level names that a module imports; a file that does not parse imports nothing.
+
+    (The child process that runs the file reports its syntax error with a traceback.)
+    """
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return set()
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.add(node.module.split(".")[0])
+    return names

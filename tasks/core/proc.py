@@ -1,0 +1,136 @@
+"""The one way to run another program: a list of arguments, never a shell; its own process group,
+which dies with us; its output in a log file."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from tasks.core import supervise
+from tasks.core.errors import StepError
+
+log = logging.getLogger("servegrid")
+
+TAIL_LINES = 12
+KILLED = 128 + signal.SIGKILL
+
+
+def run(
+    args: Sequence[str],
+    *,
+    log_path: Path,
+    timeout_s: float,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    repeat: str | None = None,
+    level: int = logging.DEBUG,
+) -> None:
+    """Run a program to its end; each line of its output goes to the log file, and to the logger at `level`.
+
+    Raises:
+        StepError: it failed, was killed or ran past `timeout_s`; holds the last lines, the log's
+            path and the command (`repeat`, by default `args`) that does it again.
+    """
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    command = repeat or shlex.join(args)
+    timed_out = threading.Event()
+    with log_path.open("a", encoding="utf-8") as file:
+        file.write(f"$ {shlex.join(args)}\n")
+        file.flush()
+        process = _popen(args, stdout=subprocess.PIPE, env=env, cwd=cwd, grace_s=2.0)
+
+        def expire() -> None:
+            timed_out.set()
+            process.terminate()
+
+        timer = threading.Timer(timeout_s, expire)
+        timer.start()
+        try:
+            assert process.stdout is not None
+            for raw in process.stdout:
+                line = raw.decode(errors="replace").rstrip()
+                file.write(line + "\n")
+                file.flush()
+                log.log(level, "  %s", line)
+            code = process.wait()
+        finally:
+            timer.cancel()
+            _release(process)
+    if timed_out.is_set():
+        raise StepError(f"ran past its limit of {timeout_s:g} s", log=str(log_path), command=command)
+    if code == KILLED:
+        raise StepError(
+            f"was killed (out of memory?)\n{tail(log_path)}", log=str(log_path), command=command
+        )
+    if code != 0:
+        raise StepError(
+            f"ended with exit code {code}\n{tail(log_path)}", log=str(log_path), command=command
+        )
+
+
+@contextmanager
+def running(
+    args: Sequence[str],
+    *,
+    log_path: Path,
+    env: Mapping[str, str] | None = None,
+    stop_s: float = 10.0,
+    shm_prefix: str = "-",
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A program that runs for as long as the block does; stopped, and killed after `stop_s`."""
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    with log_path.open("ab") as file:
+        process = _popen(args, stdout=file, env=env, cwd=None, grace_s=stop_s, shm_prefix=shm_prefix)
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(timeout=stop_s + 2.0)
+            except subprocess.TimeoutExpired:
+                log.warning("%s did not stop in %g s and was killed", Path(args[0]).name, stop_s)
+            _release(process)
+
+
+def tail(log_path: Path, lines: int = TAIL_LINES) -> str:
+    """The last lines of a log."""
+    try:
+        return "\n".join(log_path.read_text(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return ""
+
+
+def _popen(
+    args: Sequence[str],
+    *,
+    stdout: int | IO[bytes],
+    env: Mapping[str, str] | None,
+    cwd: Path | None,
+    grace_s: float,
+    shm_prefix: str = "-",
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-S", "-E", supervise.__file__, str(grace_s), shm_prefix, *args],
+        stdin=subprocess.PIPE,
+        stdout=stdout,
+        stderr=subprocess.STDOUT,
+        env=None if env is None else dict(os.environ) | dict(env),
+        cwd=cwd,
+        start_new_session=True,
+    )
+
+
+def _release(process: subprocess.Popen[bytes]) -> None:
+    """Let go of the supervisor: whatever still runs under it is killed."""
+    assert process.stdin is not None
+    process.stdin.close()
+    process.wait()

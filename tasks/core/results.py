@@ -1,0 +1,185 @@
+"""Rows of a campaign: written one by one as cells finish, read back as tables.
+
+    results/<campaign>/rows.jsonl           one JSON object a line, fsynced: the truth
+    results/<campaign>/cells.parquet        one row a cell, with its verdict
+    results/<campaign>/measurements.parquet one row a measured point
+    results/<campaign>/offline.csv, online.csv  the points in the published columns
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+import polars as pl
+
+from tasks.core.environment import Host
+from tasks.core.errors import UserError
+from tasks.core.values import Cell, LoadPlan, Product, Serving
+
+Verdict = Literal[
+    "passed", "measured", "failed_accuracy", "unstable", "infeasible", "unsupported", "error", "skipped"
+]
+FAILING: tuple[Verdict, ...] = ("error", "failed_accuracy")
+"""A campaign with a cell of these exits 1."""
+
+Row = dict[str, Any]
+
+MEASURED = {
+    "throughput": "throughput",
+    "client_send_ms": "client_send",
+    "network_server_send_recv_ms": "network_server_send_recv",
+    "server_queue_ms": "server_queue",
+    "server_compute_input_ms": "server_compute_input",
+    "server_compute_infer_ms": "server_compute_infer",
+    "server_compute_output_ms": "server_compute_output",
+    "client_recv_ms": "client_recv",
+    "p50_ms": "p50",
+    "p90_ms": "p90",
+    "p95_ms": "p95",
+    "p99_ms": "p99",
+    "avg_ms": "avg",
+}
+"""Our column of a measurement -> its name in the published tables (all but throughput in ms)."""
+
+PUBLISHED_KEYS = (
+    "model",
+    "scenario",
+    "gpu",
+    "format",
+    "precision",
+    "accelerator",
+    "max_batch_size",
+    "instances",
+    "sequence_length",
+    "batch",
+    "concurrency",
+)
+
+COMMON: dict[str, pl.DataType] = {
+    **dict.fromkeys(("campaign", "cell", "profile", "gpu", "cpu", "host", "model", "variant"), pl.String()),
+    "parameters": pl.String(),
+    **dict.fromkeys(("export_format", "export_precision", "format", "precision"), pl.String()),
+    "accelerator": pl.String(),
+    "opset": pl.Int64(),
+    **dict.fromkeys(("torch_jit", "triton_release", "versions", "environment"), pl.String()),
+}
+SERVING: dict[str, pl.DataType] = {
+    "batching": pl.String(),
+    "max_batch_size": pl.Int64(),
+    "preferred_batch_sizes": pl.List(pl.Int64()),
+    "max_queue_delay_us": pl.Int64(),
+    "instances": pl.Int64(),
+    **dict.fromkeys(("device_kind", "backend", "protocol"), pl.String()),
+    "load_timeout_s": pl.Int64(),
+    **dict.fromkeys(("server", "server_version"), pl.String()),
+    "load_s": pl.Float64(),
+    "first_request_ms": pl.Float64(),
+}
+CELLS: dict[str, pl.DataType] = {
+    **COMMON,
+    **dict.fromkeys(("static", "dynamic", "offline", "online"), pl.String()),
+    **dict.fromkeys(("verdict", "reason", "log", "command", "metric"), pl.String()),
+    **dict.fromkeys(
+        ("framework_metric", "served_metric", "blind_metric", "metric_drop", "largest_difference"), pl.Float64()
+    ),
+    **dict.fromkeys(("least_cosine", "invariance"), pl.Float64()),
+    "artifact_bytes": pl.Int64(),
+    "stage_s": pl.String(),
+    **dict.fromkeys(("wall_s", "server_s", "orchestration_s"), pl.Float64()),
+}
+MEASUREMENTS: dict[str, pl.DataType] = {
+    **COMMON,
+    **SERVING,
+    **dict.fromkeys(("scenario", "shared_memory", "input_data"), pl.String()),
+    **dict.fromkeys(("batch", "concurrency", "minimum_request_count", "request_count"), pl.Int64()),
+    **dict.fromkeys(MEASURED, pl.Float64()),
+    "framework_avg_ms": pl.Float64(),
+    "windows_throughput": pl.List(pl.Float64()),
+    "windows_avg_ms": pl.List(pl.Float64()),
+    "stable": pl.Boolean(),
+    **dict.fromkeys(("generator", "generator_version"), pl.String()),
+}
+
+
+def common(
+    campaign: str, name: str, product: Product, profile: str, host: Host, versions: dict[str, str]
+) -> Row:
+    """The columns that every row of a cell begins with."""
+    row: Row = {
+        "campaign": campaign,
+        "cell": name,
+        "profile": profile,
+        "gpu": host.gpu,
+        "cpu": host.cpu,
+        "host": host.name,
+        "versions": json.dumps(versions, sort_keys=True),
+        "environment": host.model_dump_json(),
+    }
+    fields = product.model_dump(mode="json", exclude={"parameters"})
+    return row | fields | {"parameters": json.dumps(product.parameters, sort_keys=True)}
+
+
+def serving_columns(serving: Serving) -> Row:
+    """What a measurement's row says of the serving that was loaded."""
+    return serving.model_dump(mode="json")
+
+
+def plan_columns(plan: LoadPlan) -> Row:
+    """What a measurement's row says of the plan that its point belongs to."""
+    kept = plan.model_dump(mode="json", include={"scenario", "shared_memory", "input_data"})
+    return kept | {"minimum_request_count": plan.request_count}
+
+
+def cell_columns(cell: Cell) -> Row:
+    """What a cell's row says of its servings and plans: each as JSON."""
+    return {name: getattr(cell, name).model_dump_json() for name in ("static", "dynamic", "offline", "online")}
+
+
+class Writer:
+    """Appends rows to a campaign. A row that was written survives any crash after it."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._path = folder / "rows.jsonl"
+
+    def append(self, kind: Literal["cell", "measurement"], row: Row) -> None:
+        known = CELLS if kind == "cell" else MEASUREMENTS
+        assert not set(row) - set(known), set(row) - set(known)
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"kind": kind} | row) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def read(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The cells and the measurements of a campaign, as far as it has come.
+
+    Raises:
+        UserError: there is no such campaign.
+    """
+    path = folder / "rows.jsonl"
+    if not path.is_file():
+        known = sorted(p.parent.name for p in folder.parent.glob("*/rows.jsonl"))[-3:]
+        raise UserError(f"{folder}: no campaign there; the latest are: {', '.join(known) or 'none'}")
+    rows: dict[str, list[Row]] = {"cell": [], "measurement": []}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue  # the line that a crash cut off
+        rows[row.pop("kind")].append(row)
+    return pl.DataFrame(rows["cell"], schema=CELLS), pl.DataFrame(rows["measurement"], schema=MEASUREMENTS)
+
+
+def published_columns(measurements: pl.DataFrame, scenario: str) -> pl.DataFrame:
+    """One scenario's points in the columns, order and units of the published tables."""
+    length = pl.col("parameters").str.json_path_match("$.max_seq_length").cast(pl.Int64)
+    found = measurements.filter(pl.col("scenario") == scenario).with_columns(sequence_length=length)
+    return found.select(*PUBLISHED_KEYS, *MEASURED).rename(MEASURED)
+
+
+def cell_names(cells: pl.DataFrame, verdict: Verdict) -> list[str]:
+    return cells.filter(pl.col("verdict") == verdict)["cell"].to_list()

@@ -1,0 +1,161 @@
+"""The artifact store: folders named by the digest of what they hold, found by the key of how they
+were made.
+
+    objects/<digest>/    one artifact, never changed once there
+    keys/<key>.json      the request that made an artifact, and the reference to it
+    scratch/<key>/       an artifact in the making
+    locks/<key>.lock     held while an artifact of that key is being built
+
+The store is a plain folder; several hosts may share it on one file system.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+from pydantic import ValidationError
+
+from tasks.core.values import ArtifactRef, Value
+
+
+class BuildRequest(Value):
+    """Everything that a build step reads; its digest is the cache key.
+
+    `fields` are the parts of spec and product that the stage reads, `inputs` its artifacts,
+    `sources` digests of the plug-in's files, `libraries` the versions it runs on.
+    """
+
+    stage: str
+    version: int
+    fields: dict[str, Any]
+    inputs: dict[str, ArtifactRef] = {}
+    sources: dict[str, str] = {}
+    libraries: dict[str, str] = {}
+
+    def document(self) -> dict[str, Any]:
+        """What the key is made of. An input counts by its content, not by where it lies."""
+        document = self.model_dump(mode="json", exclude={"inputs"})
+        document["inputs"] = {name: ref.digest for name, ref in self.inputs.items()}
+        return document
+
+    @property
+    def key(self) -> str:
+        """SHA-256 over the canonical JSON of `document()`."""
+        text = json.dumps(self.document(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+class Store:
+    """One store folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def path(self, ref: ArtifactRef) -> Path:
+        """Where the artifact lies on this host."""
+        return self.root / ref.path
+
+    def intact(self, ref: ArtifactRef) -> bool:
+        """Whether the artifact is there with the content that its digest names."""
+        folder = self.path(ref)
+        return folder.is_dir() and digest_tree(folder) == ref.digest
+
+    def find(self, key: str) -> ArtifactRef | None:
+        """The intact artifact of this key, if there is one."""
+        try:
+            entry = json.loads((self.root / "keys" / f"{key}.json").read_text(encoding="utf-8"))
+            ref = ArtifactRef.model_validate(entry["artifact"])
+        except (OSError, ValueError, KeyError, ValidationError):
+            return None
+        return ref if self.intact(ref) else None
+
+    def build(self, request: BuildRequest, make: Callable[[Path], None]) -> ArtifactRef:
+        """The artifact of this request: found, or made by `make(empty folder)` and kept.
+
+        Two builders of one key: one builds, the other waits and finds it.
+        """
+        with self._locked(request.key):
+            found = self.find(request.key)
+            if found:
+                return found
+            with self._scratch(request.key) as folder:
+                make(folder)
+                ref = self._keep(folder)
+            entry = {"request": request.document(), "artifact": ref.model_dump(mode="json")}
+            write_atomic(self.root / "keys" / f"{request.key}.json", json.dumps(entry, indent=1))
+            return ref
+
+    def _keep(self, folder: Path) -> ArtifactRef:
+        digest = digest_tree(folder)
+        size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())
+        ref = ArtifactRef(digest=digest, path=f"objects/{digest}", size=size)
+        target = self.path(ref)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.exists():
+            if digest_tree(target) == digest:
+                return ref
+            shutil.rmtree(target)  # damaged: what was just built takes its place
+        for path in folder.rglob("*"):
+            _fsync(path)
+        os.replace(folder, target)
+        _fsync(target.parent)
+        return ref
+
+    @contextmanager
+    def _scratch(self, key: str) -> Iterator[Path]:
+        folder = self.root / "scratch" / key
+        shutil.rmtree(folder, ignore_errors=True)  # what a killed builder of this key left
+        folder.mkdir(parents=True)
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    @contextmanager
+    def _locked(self, key: str) -> Iterator[None]:
+        base = self.root / "locks"
+        base.mkdir(parents=True, exist_ok=True)
+        with FileLock(base / f"{key}.lock"):
+            yield
+
+
+def digest_tree(folder: Path) -> str:
+    """SHA-256 over the relative path and content of every file below `folder`."""
+    total = hashlib.sha256()
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+        total.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
+    return total.hexdigest()
+
+
+def write_atomic(path: Path, text: str) -> None:
+    """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

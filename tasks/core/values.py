@@ -1,0 +1,162 @@
+"""The small frozen values that travel between stages.
+
+A cell is what is built (`Product`), how it is served (`Serving`, once for each scenario), how it is
+loaded (`LoadPlan`) and where (a profile). Each is validated once, here, and never changed.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+
+Format = Literal["ts-trace", "onnx"]
+ExportFormat = Literal["ts-trace", "onnx"]
+Precision = Literal["fp32", "fp16"]
+Scenario = Literal["offline", "online"]
+Generator = Literal["perf_analyzer", "client"]
+Scalar = bool | int | float | str
+
+TRITON_DTYPES = {
+    "bool": "BOOL",
+    "uint8": "UINT8",
+    "uint16": "UINT16",
+    "uint32": "UINT32",
+    "uint64": "UINT64",
+    "int8": "INT8",
+    "int16": "INT16",
+    "int32": "INT32",
+    "int64": "INT64",
+    "float16": "FP16",
+    "float32": "FP32",
+    "float64": "FP64",
+}
+"""NumPy's name of a data type -> Triton's (Triton, model configuration, "Datatypes")."""
+
+
+class Value(BaseModel):
+    """Base of every value: frozen, and closed to fields it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Tensor(Value):
+    """One input or output: NumPy's dtype name and a shape whose first axis is the batch.
+
+    An axis is a number, the name of a model parameter (fixed by it), or -1 (free).
+    """
+
+    name: str
+    dtype: Literal[
+        "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64",
+        "float16", "float32", "float64",
+    ]  # fmt: skip
+    shape: tuple[int | str, ...] = Field(min_length=1)
+
+
+class Interface(Value):
+    """Inputs and outputs of one artifact, every axis a number (-1: free)."""
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+class Product(Value):
+    """What is built: every field here may change the artifact."""
+
+    model: str
+    variant: str
+    parameters: dict[str, Scalar] = {}
+    export_format: ExportFormat
+    export_precision: Precision = "fp32"
+    format: Format
+    precision: Precision
+    accelerator: Literal["none"] = "none"
+    opset: PositiveInt | None = None
+    torch_jit: Literal["none", "trace"] = "none"
+    triton_release: str
+
+
+class Serving(Value):
+    """How it is served: decides `config.pbtxt`."""
+
+    batching: Literal["disabled", "static", "dynamic"]
+    max_batch_size: int = Field(ge=0)
+    preferred_batch_sizes: tuple[PositiveInt, ...] = ()
+    max_queue_delay_us: int = Field(1, ge=0)
+    instances: PositiveInt = 1
+    device_kind: Literal["cpu", "gpu"] = "cpu"
+    backend: Literal["native", "hosted"] = "hosted"
+    protocol: Literal["grpc"] = "grpc"
+    load_timeout_s: PositiveInt = 100
+
+
+class LoadPlan(Value):
+    """How it is loaded: every batch size at every concurrency is one measured point."""
+
+    scenario: Scenario
+    batch_sizes: tuple[PositiveInt, ...] = Field(min_length=1)
+    concurrency: tuple[PositiveInt, ...] = Field(min_length=1)
+    shared_memory: Literal["none", "system"] = "system"
+    input_data: Literal["samples"] = "samples"
+    request_count: PositiveInt = 50
+    generator: Generator
+
+    @property
+    def points(self) -> tuple[tuple[int, int], ...]:
+        """(batch, concurrency) of every point, small ones first."""
+        return tuple((b, c) for b in self.batch_sizes for c in self.concurrency)
+
+
+class Cell(Value):
+    """One product, served statically (offline) and dynamically (online) on one profile."""
+
+    product: Product
+    static: Serving
+    dynamic: Serving
+    offline: LoadPlan
+    online: LoadPlan
+    profile: str
+
+    @property
+    def name(self) -> str:
+        """Readable and unique in a campaign: what varies in a matrix, in a fixed order."""
+        p = self.product
+        parts = [p.model, p.variant, p.format, p.precision]
+        if p.export_format != p.format:
+            parts.append(f"from-{p.export_format}")
+        if self.dynamic.instances > 1:
+            parts.append(f"x{self.dynamic.instances}")
+        return "-".join(parts)
+
+
+class Excluded(Value):
+    """A cell of the matrix that will not run, and the rule that says why."""
+
+    name: str
+    product: Product
+    profile: str
+    reason: str
+
+
+class ArtifactRef(Value):
+    """One artifact of the store: digest of its content, path relative to the store, bytes."""
+
+    digest: str
+    path: str
+    size: int
+
+
+class Endpoint(Value):
+    """A model that is loaded and answers. Times are in seconds and milliseconds as named."""
+
+    grpc_url: str
+    http_url: str
+    model: str
+    shm_prefix: str
+    server: str
+    server_version: str
+    server_log: str
+    backend: str
+    load_s: float
+    first_request_ms: float

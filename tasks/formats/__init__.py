@@ -1,0 +1,29 @@
+"""What Triton loads: one module a format, all of one shape, registered here by name."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from tasks.core.values import Format, Interface
+from tasks.formats import onnx, ts_trace
+
+
+class FormatModule(Protocol):
+    """What a format's module has."""
+
+    CONVERT_STEP: str
+    """The step of `tasks.child` that makes it from its export."""
+    LIBRARIES: tuple[str, ...]
+    """Distributions that converting and hosting need; their versions are in the cache key."""
+    FILE: str
+    """Name of the model file in the artifact, and in a native model repository."""
+    NATIVE_BACKEND: str
+    """Triton's backend for it."""
+    SESSION: str
+    """The module of `tasks.hosting` that runs it."""
+
+    def why_not_native(self, interface: Interface) -> str | None:
+        """Why Triton's own backend could not serve this interface, if it could not."""
+
+
+FORMATS: dict[Format, FormatModule] = {"ts-trace": ts_trace, "onnx": onnx}

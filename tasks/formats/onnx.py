@@ -1,0 +1,16 @@
+"""`onnx`: an ONNX graph, by Triton's onnxruntime backend or hosted."""
+
+from __future__ import annotations
+
+from tasks.core.values import Interface
+
+CONVERT_STEP = "convert_onnx"
+LIBRARIES = ("onnx", "onnxruntime")
+FILE = "model.onnx"
+NATIVE_BACKEND = "onnxruntime"
+SESSION = "onnx_session"
+
+
+def why_not_native(interface: Interface) -> str | None:
+    """ONNX tensors have names of their own: any interface will do."""
+    return None

@@ -1,0 +1,89 @@
+"""Triton Python backend model: batches requests, runs the artifact's session, splits the answers.
+
+Tensors come in and go out by DLPack only: with NumPy 2 the backend's own NumPy exchange is silently
+wrong (an int64 input reads as zeros, a response made from an array arrives empty).
+"""
+
+import ctypes
+import importlib
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]  # exists in the stub
+
+Array = np.ndarray[Any, Any]
+
+_drop_destructor = ctypes.pythonapi.PyCapsule_SetDestructor
+_drop_destructor.argtypes = [ctypes.py_object, ctypes.c_void_p]
+
+
+class _Exported:
+    """A NumPy array as DLPack, in the form that the backend consumes.
+
+    The backend renames the capsule that it has taken to a name NumPy's destructor does not know, which
+    then prints a ValueError for each tensor. The backend calls the tensor's deleter itself, so
+    the destructor has nothing left to do and is taken off.
+    """
+
+    def __init__(self, array: Array) -> None:
+        array = np.ascontiguousarray(array)
+        if array.size == 0:  # NumPy's strides of an empty array are not those the backend calls contiguous
+            strides = [array.itemsize * math.prod(array.shape[axis + 1 :]) for axis in range(array.ndim)]
+            array = np.lib.stride_tricks.as_strided(array, strides=strides)
+        self._array = array
+
+    def __dlpack__(self, **_: Any) -> Any:
+        capsule = self._array.__dlpack__()
+        _drop_destructor(capsule, None)
+        return capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._array.__dlpack_device__()
+
+
+class TritonPythonModel:
+    """One instance; Triton gives it one call of `execute` at a time."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        config = json.loads(args["model_config"])
+        folder = Path(args["model_repository"]) / args["model_version"]
+        sys.path.insert(0, str(folder))
+        session = importlib.import_module(config["parameters"]["session"]["string_value"])
+        self._inputs = [entry["name"] for entry in config["input"]]
+        self._outputs = [entry["name"] for entry in config["output"]]
+        self._session = session.Session(folder / "artifact", args["model_instance_kind"])
+
+    def execute(self, requests: list[Any]) -> list[Any]:
+        try:
+            inputs = [self._read(request) for request in requests]
+            if len(inputs) == 1:
+                return [self._respond(self._session.run(inputs[0]))]
+            sizes = [len(arrays[self._inputs[0]]) for arrays in inputs]
+            joined = {name: np.concatenate([arrays[name] for arrays in inputs]) for name in self._inputs}
+            return self._split(self._session.run(joined), sizes)
+        except Exception as error:
+            failure = pb_utils.TritonError(f"{type(error).__name__}: {error}")
+            return [pb_utils.InferenceResponse([], error=failure) for _ in requests]
+
+    def _read(self, request: Any) -> dict[str, Array]:
+        return {
+            name: np.from_dlpack(pb_utils.get_input_tensor_by_name(request, name))
+            for name in self._inputs
+        }
+
+    def _respond(self, outputs: dict[str, Array]) -> Any:
+        return pb_utils.InferenceResponse(
+            [pb_utils.Tensor.from_dlpack(name, _Exported(outputs[name])) for name in self._outputs]
+        )
+
+    def _split(self, outputs: dict[str, Array], sizes: list[int]) -> list[Any]:
+        responses, start = [], 0
+        for size in sizes:
+            part = {name: array[start : start + size] for name, array in outputs.items()}
+            responses.append(self._respond(part))
+            start += size
+        return responses

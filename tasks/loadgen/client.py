@@ -1,0 +1,43 @@
+"""The project's own gRPC client as a load generator: a process of its own, so that nothing else shares
+its interpreter."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+
+from tasks.core import proc
+from tasks.core.site import Site
+from tasks.core.store import write_atomic
+from tasks.core.values import Value
+from tasks.loadgen.base import Measurement, Point, Target
+
+VERSION = "1"
+TIMEOUT_S = 300.0
+
+
+class Order(Value):
+    """What the process is told, as a JSON file."""
+
+    point: Point
+    target: Target
+
+
+def problem(site: Site) -> str | None:
+    """Nothing can be missing: it is part of the project."""
+    return None
+
+
+def measure(point: Point, target: Target, site: Site) -> Measurement:
+    """Measure one point.
+
+    Raises:
+        StepError: the process failed or hung; the server may be gone.
+    """
+    stem = f"{target.name}.b{point.batch}c{point.concurrency}.client"
+    order, log_path = target.logs / f"{stem}.json", target.logs / f"{stem}.log"
+    write_atomic(order, Order(point=point, target=target).model_dump_json(indent=1))
+    result = order.with_suffix(".result.json")
+    args = [sys.executable, "-m", "tasks.loadgen.client_process", str(order), str(result)]
+    proc.run(args, log_path=log_path, timeout_s=TIMEOUT_S, repeat=shlex.join(args))
+    return Measurement.model_validate_json(result.read_text(encoding="utf-8"))

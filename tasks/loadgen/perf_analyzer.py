@@ -1,0 +1,184 @@
+"""NVIDIA's perf_analyzer: one run a point, its windows judged by the project's own rule."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+import time
+from pathlib import Path
+
+import tritonclient.grpc as triton
+
+from tasks.core import proc
+from tasks.core.errors import StepError
+from tasks.core.site import Site
+from tasks.core.values import Value
+from tasks.loadgen import install
+from tasks.loadgen.base import MAX_WINDOWS, STABLE_WINDOWS, STABLE_WITHIN, WINDOW_S, Measurement, Point, Target, Window
+from tasks.loadgen.requests import Samples, output_sizes, server_config
+
+VERSION = install.VERSION
+DISTINCT_SAMPLES = 64
+TIMEOUT_S = 300.0
+PASS = re.compile(r"Pass \[\d+\] throughput: ([\d.e+]+) infer/sec\. Avg latency: (\d+) usec")
+REQUESTS = re.compile(r"^\s*Request count: (\d+)", re.MULTILINE)
+COLUMNS = {
+    "Client Send": "client_send_ms",
+    "Network+Server Send/Recv": "network_server_send_recv_ms",
+    "Server Queue": "server_queue_ms",
+    "Server Compute Input": "server_compute_input_ms",
+    "Server Compute Infer": "server_compute_infer_ms",
+    "Server Compute Output": "server_compute_output_ms",
+    "Client Recv": "client_recv_ms",
+    "p50 latency": "p50_ms",
+    "p90 latency": "p90_ms",
+    "p95 latency": "p95_ms",
+    "p99 latency": "p99_ms",
+    "Avg latency": "avg_ms",
+}
+"""perf_analyzer's CSV columns (microseconds) -> ours."""
+
+
+class Warm(Value):
+    """What the warm-up of a batch size told: its fastest request, names of inputs, bytes of outputs."""
+
+    request_ms: float
+    inputs: tuple[str, ...]
+    outputs: dict[str, int]
+
+
+def problem(site: Site) -> str | None:
+    """Why it cannot be used here, with what to do."""
+    if install.command(site) is None:
+        return "perf_analyzer is not installed for this host's libc: run `make perf-analyzer`"
+    return None
+
+
+def measure(point: Point, target: Target, site: Site) -> Measurement:
+    """Measure one point.
+
+    Raises:
+        StepError: perf_analyzer failed, hung, or gave a partial result.
+    """
+    folder = target.logs / f"{target.name}.b{point.batch}c{point.concurrency}.perf_analyzer"
+    folder.mkdir(parents=True, exist_ok=True)
+    warm = _warm_up(point, target, folder)
+    # More requests than this in a second cannot be: short of it, windows are counted, not timed.
+    fastest = point.concurrency / (warm.request_ms / 1e3)
+    counted = fastest * WINDOW_S < point.request_count * 1.2
+    found = _run(point, target, site, folder, warm, counted=counted)
+    if found.request_count < STABLE_WINDOWS * point.request_count and not counted:
+        found = _run(point, target, site, folder, warm, counted=True)
+    return found
+
+
+def _warm_up(point: Point, target: Target, folder: Path) -> Warm:
+    """Write the input data and send this batch a few times."""
+    endpoint = target.endpoint
+    with triton.InferenceServerClient(endpoint.grpc_url) as client:
+        samples = Samples.read(target.samples, server_config(client, endpoint.model))
+        samples.write_perf_analyzer(folder / "inputs.json", DISTINCT_SAMPLES)
+        inputs = samples.batch(0, point.batch).inputs()
+        fastest = math.inf
+        for _ in range(5):
+            start = time.perf_counter()
+            result = client.infer(endpoint.model, inputs, client_timeout=TIMEOUT_S)
+            fastest = min(fastest, (time.perf_counter() - start) * 1e3)
+    return Warm(request_ms=fastest, inputs=tuple(samples.arrays), outputs=output_sizes(result))
+
+
+def _run(
+    point: Point, target: Target, site: Site, folder: Path, warm: Warm, *, counted: bool
+) -> Measurement:
+    """A run that stops once its windows agree; if they never do, one that takes what there is."""
+    try:
+        return _once(point, target, site, folder, warm, counted, STABLE_WITHIN, MAX_WINDOWS)
+    except StepError as error:
+        if "Failed to obtain stable measurement" not in str(error):
+            raise
+    return _once(point, target, site, folder, warm, counted, 1e3, STABLE_WINDOWS)
+
+
+def _once(
+    point: Point,
+    target: Target,
+    site: Site,
+    folder: Path,
+    warm: Warm,
+    counted: bool,
+    within: float,
+    windows: int,
+) -> Measurement:
+    table, log_path = folder / "table.csv", folder / "output.log"
+    for path in (table, log_path):
+        path.unlink(missing_ok=True)
+    command = install.command(site)
+    assert command is not None
+    args = [
+        *command,
+        *("-m", target.endpoint.model, "-u", target.endpoint.grpc_url, "-i", "grpc"),
+        *("-b", str(point.batch), "--concurrency-range", str(point.concurrency)),
+        *("--input-data", str(folder / "inputs.json"), "-f", str(table), "--verbose-csv", "-v"),
+        *("-s", f"{within * 100:g}", "-r", str(windows)),
+    ]
+    if counted:
+        args += ["--measurement-mode", "count_windows"]
+        args += ["--measurement-request-count", str(point.request_count)]
+    else:
+        args += ["--measurement-mode", "time_windows", "-p", f"{WINDOW_S * 1e3:.0f}"]
+    if point.shared_memory == "system":
+        args += ["--shared-memory", "system", "--output-shared-memory-size", str(2 * max(warm.outputs.values()))]
+    try:
+        proc.run(args, log_path=log_path, timeout_s=TIMEOUT_S)
+    except BaseException:
+        _remove_regions(warm)
+        raise
+    return parse(point, log_path.read_text(errors="replace"), table)
+
+
+def parse(point: Point, output: str, table: Path) -> Measurement:
+    """A run's output and CSV as a measurement.
+
+    Raises:
+        StepError: the asked point is not there in full.
+    """
+    windows = tuple(
+        Window(throughput=float(rate), avg_ms=int(latency) / 1e3) for rate, latency in PASS.findall(output)
+    )
+    counts = REQUESTS.findall(output)
+    try:
+        with table.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        (row,) = (r for r in rows if r["Concurrency"] == str(point.concurrency))
+        values = {ours: float(row[theirs]) / 1e3 for theirs, ours in COLUMNS.items()}
+        throughput, request_count = float(row["Inferences/Second"]), int(counts[0])
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise StepError(
+            f"perf_analyzer ended well, but batch {point.batch}, concurrency {point.concurrency} is not in its "
+            f"results in full ({error})",
+            log=str(table.with_name("output.log")),
+        ) from error
+    if len(windows) < STABLE_WINDOWS or throughput <= 0 or not math.isfinite(sum(values.values())):
+        raise StepError(
+            f"perf_analyzer gave a partial result: {len(windows)} windows, {throughput:g} inferences/s",
+            log=str(table.with_name("output.log")),
+        )
+    return Measurement(
+        **values,
+        throughput=throughput,
+        request_count=request_count,
+        windows=windows,
+        generator="perf_analyzer",
+        generator_version=VERSION,
+    )
+
+
+def _remove_regions(warm: Warm) -> None:
+    """What a killed perf_analyzer leaves in /dev/shm: it names regions INPUT_stream_step and OUTPUT."""
+    shm = Path("/dev/shm")
+    for name in warm.inputs:
+        for path in shm.glob(f"{name}_*_*"):
+            path.unlink(missing_ok=True)
+    for name in warm.outputs:
+        (shm / name).unlink(missing_ok=True)

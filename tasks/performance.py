@@ -1,0 +1,76 @@
+"""Stages `offline` and `online`: a load plan's points, measured one after the other, alone on the device."""
+
+from __future__ import annotations
+
+import logging
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from tasks.core.build import Workplace
+from tasks.core.clock import work
+from tasks.core.environment import device_lock
+from tasks.core.values import ArtifactRef, Endpoint, LoadPlan, Value
+from tasks.loadgen import GENERATORS
+from tasks.loadgen.base import Measurement, Point, Target
+
+log = logging.getLogger("servegrid")
+
+
+class MeasuredPoint(Value):
+    """A point and what was measured there."""
+
+    batch: int
+    concurrency: int
+    measurement: Measurement
+
+
+def measure(
+    plan: LoadPlan, endpoint: Endpoint, samples: ArtifactRef, at: Workplace
+) -> tuple[MeasuredPoint, ...]:
+    """Every point of the plan, in order; raises StepError when the generator or the server fails."""
+    generator = GENERATORS[plan.generator]
+    target = Target(
+        endpoint=endpoint,
+        samples=at.site.store.path(samples),
+        logs=at.logs,
+        name=f"{at.cell}.{plan.scenario}",
+    )
+    found = []
+    with device_lock(at.device, exclusive=True), work(plan.scenario):
+        for batch, concurrency in plan.points:
+            point = Point(
+                batch=batch,
+                concurrency=concurrency,
+                request_count=plan.request_count,
+                shared_memory=plan.shared_memory,
+            )
+            measurement = generator.measure(point, target, at.site)
+            log.info(
+                "%s  %s  batch %d  concurrency %d: %.1f inferences/s, p99 %.2f ms%s",
+                at.cell,
+                plan.scenario,
+                batch,
+                concurrency,
+                measurement.throughput,
+                measurement.p99_ms,
+                "" if measurement.stable else "  (unstable)",
+            )
+            found.append(MeasuredPoint(batch=batch, concurrency=concurrency, measurement=measurement))
+    return tuple(found)
+
+
+@task(task_run_name="offline {at.cell}", cache_policy=NO_CACHE)
+def offline(
+    plan: LoadPlan, endpoint: Endpoint, samples: ArtifactRef, at: Workplace
+) -> tuple[MeasuredPoint, ...]:
+    """Static batching, one request at a time, growing batches."""
+    return measure(plan, endpoint, samples, at)
+
+
+@task(task_run_name="online {at.cell}", cache_policy=NO_CACHE)
+def online(
+    plan: LoadPlan, endpoint: Endpoint, samples: ArtifactRef, at: Workplace
+) -> tuple[MeasuredPoint, ...]:
+    """Dynamic batching, one client batch, growing concurrency."""
+    return measure(plan, endpoint, samples, at)

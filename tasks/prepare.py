@@ -1,0 +1,59 @@
+"""Stage `prepare`: checkpoint and data of a variant, made or found by the plug-in's prepare.py."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from tasks.caching import build_task
+from tasks.core.build import Workplace, build
+from tasks.core.environment import versions
+from tasks.core.errors import UserError
+from tasks.core.plugins import Plugin, source_digests
+from tasks.core.site import Site
+from tasks.core.store import BuildRequest
+from tasks.core.values import ArtifactRef, Product
+
+VERSION = 1
+
+
+def request(plugin: Plugin, product: Product, site: Site) -> BuildRequest:
+    """What prepare reads: the variant, its parameters, prepare.py and data/, and the user's files."""
+    variant = plugin.spec.variants[product.variant]
+    folder = site.sources / product.model
+    return BuildRequest(
+        stage="prepare",
+        version=VERSION,
+        fields={
+            "variant": product.variant,
+            "parameters": product.parameters,
+            "timeout_s": variant.prepare_timeout_s,
+            "files": {s.file: _digest(folder / s.file) for s in variant.sources},
+        },
+        sources=source_digests(plugin.folder, "prepare.py", with_data=True),
+        libraries=versions(plugin.spec.requires),
+    )
+
+
+def check_sources(plugin: Plugin, variant: str, site: Site) -> None:
+    """Raises UserError, naming every file that the variant wants and does not find."""
+    folder = site.sources / plugin.spec.name
+    missing = [s for s in plugin.spec.variants[variant].sources if not (folder / s.file).is_file()]
+    if missing:
+        lines = [f"  {folder / s.file}\n      published: {s.published}" for s in missing]
+        raise UserError(
+            f"{plugin.spec.name}, variant {variant!r}: {len(missing)} file(s) are not there; put them at\n"
+            + "\n".join(lines)
+        )
+
+
+@build_task
+def prepare(request: BuildRequest, at: Workplace) -> ArtifactRef:
+    """Run the plug-in's preparation."""
+    sources = at.site.sources / at.plugin.name
+    return build(request, at, timeout_s=request.fields["timeout_s"], files={"sources": sources})
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

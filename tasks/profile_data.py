@@ -1,0 +1,34 @@
+"""Stage `profile_data`: real samples, for the load generators and for correctness."""
+
+from __future__ import annotations
+
+from tasks.caching import build_task
+from tasks.core.build import Workplace, build
+from tasks.core.environment import versions
+from tasks.core.plugins import Plugin, source_digests
+from tasks.core.store import BuildRequest
+from tasks.core.values import ArtifactRef, Product
+
+VERSION = 1
+TIMEOUT_S = 1800.0
+
+
+def request(plugin: Plugin, product: Product, prepared: ArtifactRef) -> BuildRequest:
+    """What profile_data reads: the prepared data, through dataloader.py, and how much of it."""
+    return BuildRequest(
+        stage="profile_data",
+        version=VERSION,
+        fields={
+            "parameters": product.parameters,
+            "samples": plugin.spec.variants[product.variant].samples,
+        },
+        inputs={"prepared": prepared},
+        sources=source_digests(plugin.folder, "dataloader.py"),
+        libraries=versions(plugin.spec.requires),
+    )
+
+
+@build_task
+def profile_data(request: BuildRequest, at: Workplace) -> ArtifactRef:
+    """Take the samples in a child process."""
+    return build(request, at, timeout_s=TIMEOUT_S)

@@ -1,0 +1,40 @@
+"""Stage `reference`: the framework's own fp32 outputs for the samples.
+
+They come from the plug-in's network in a process that is given no exported artifact.
+"""
+
+from __future__ import annotations
+
+from tasks.caching import build_task
+from tasks.core.build import Workplace, build
+from tasks.core.environment import versions
+from tasks.core.plugins import Plugin, source_digests
+from tasks.core.store import BuildRequest
+from tasks.core.values import ArtifactRef, Product
+
+VERSION = 1
+TIMEOUT_S = 3600.0
+
+
+def request(
+    plugin: Plugin, product: Product, prepared: ArtifactRef, samples: ArtifactRef
+) -> BuildRequest:
+    """What the reference reads: the network and the samples."""
+    return BuildRequest(
+        stage="reference",
+        version=VERSION,
+        fields={
+            "parameters": product.parameters,
+            "interface": plugin.spec.interface(product.parameters).model_dump(mode="json"),
+            "batch_size": plugin.spec.variants[product.variant].serving.max_batch_size,
+        },
+        inputs={"prepared": prepared, "samples": samples},
+        sources=source_digests(plugin.folder, "model.py"),
+        libraries=versions(plugin.spec.requires),
+    )
+
+
+@build_task
+def reference(request: BuildRequest, at: Workplace) -> ArtifactRef:
+    """Compute the outputs in a child process."""
+    return build(request, at, timeout_s=TIMEOUT_S)

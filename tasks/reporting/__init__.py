@@ -1,0 +1,1 @@
+"""The forms a campaign's report takes; `tasks.report` is the stage that writes them."""

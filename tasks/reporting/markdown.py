@@ -1,0 +1,131 @@
+"""report.md: for a terminal or a pull request."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+import polars as pl
+
+from tasks.reporting.answer import choices, lead_text
+
+
+def document(campaign: str, cells: pl.DataFrame, measurements: pl.DataFrame) -> str:
+    """The whole report."""
+    parts = [f"# servegrid campaign {campaign}", _where(cells)]
+    parts += ["## What to ship", _answer(cells, measurements)]
+    parts += ["## Cells", _cells(cells)]
+    for scenario in ("offline", "online"):
+        rows = measurements.filter(pl.col("scenario") == scenario)
+        if rows.height:
+            parts += [f"## {scenario.capitalize()}", _points(rows)]
+    parts += ["## Time", _time(cells), "## Versions", _versions(cells)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _where(cells: pl.DataFrame) -> str:
+    if cells.is_empty():
+        return "No cell has finished yet."
+    row = cells.row(0, named=True)
+    host = json.loads(row["environment"])
+    return (
+        f"On {row['gpu']} (profile `{row['profile']}`), {host['cores']} cores, {host['memory_gb']} GB, "
+        f"{host['system']}, Python {host['python']}."
+    )
+
+
+def _answer(cells: pl.DataFrame, measurements: pl.DataFrame) -> str:
+    rows = [
+        (
+            f"{c.model}: {c.aim}",
+            f"{c.format} {c.precision}, {c.instances} instance(s)",
+            f"batch {c.batch}, concurrency {c.concurrency}",
+            f"{c.throughput:.1f}",
+            f"{c.p99_ms:.2f}",
+            f"{c.metric} {c.served_metric:.4f}",
+            lead_text(c),
+        )
+        for c in choices(cells, measurements)
+    ]
+    if not rows:
+        return "Nothing: no cell passed with a stable point."
+    head = ("for", "ship", "at", "inferences/s", "p99 ms", "accuracy", "lead")
+    return _table(head, rows)
+
+
+def _cells(cells: pl.DataFrame) -> str:
+    rows = [
+        (
+            row["cell"],
+            row["verdict"],
+            _number(row["framework_metric"], 4),
+            _number(row["served_metric"], 4),
+            _number(row["blind_metric"], 4),
+            _number(row["largest_difference"], 6),
+            _number(row["invariance"], 6),
+            row["reason"] or "",
+        )
+        for row in cells.iter_rows(named=True)
+    ]
+    head = ("cell", "verdict", "metric, framework", "served", "blind", "largest difference", "invariance")
+    return _table((*head, "reason"), rows)
+
+
+def _points(rows: pl.DataFrame) -> str:
+    columns = {
+        "inferences/s": "throughput",
+        "p50 ms": "p50_ms",
+        "p95 ms": "p95_ms",
+        "p99 ms": "p99_ms",
+        "avg ms": "avg_ms",
+        "queue ms": "server_queue_ms",
+        "infer ms": "server_compute_infer_ms",
+        "framework avg ms": "framework_avg_ms",
+    }
+    body = [
+        (
+            row["cell"],
+            str(row["batch"]),
+            str(row["concurrency"]),
+            *(_number(row[column], 2) for column in columns.values()),
+            "yes" if row["stable"] else "unstable",
+        )
+        for row in rows.iter_rows(named=True)
+    ]
+    return _table(("cell", "batch", "concurrency", *columns, "stable"), body)
+
+
+def _time(cells: pl.DataFrame) -> str:
+    ran = cells.filter(pl.col("wall_s").is_not_null())
+    rows = [
+        (
+            row["cell"],
+            _number(row["wall_s"], 1),
+            _number(row["server_s"], 1),
+            _number(row["orchestration_s"], 2),
+            ", ".join(f"{name} {seconds:.1f}" for name, seconds in json.loads(row["stage_s"]).items()),
+        )
+        for row in ran.iter_rows(named=True)
+    ]
+    head = ("cell", "wall s", "server start and stop s", "orchestration s", "stages s")
+    return _table(head, rows) if rows else "No cell ran."
+
+
+def _versions(cells: pl.DataFrame) -> str:
+    found: dict[str, str] = {}
+    for text in cells["versions"]:
+        found |= json.loads(text)
+    return ", ".join(f"{name} {version}" for name, version in sorted(found.items())) or "none"
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split("\n", 1)[0].replace("|", "\\|").split())

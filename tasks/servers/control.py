@@ -1,0 +1,56 @@
+"""Loading and unloading models of a running server, over gRPC."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import tritonclient.grpc as triton
+from tritonclient.utils import InferenceServerException
+
+from tasks.core.errors import StepError
+
+POLL_S = 0.02
+
+
+def load(client: Any, model: str, config: str, *, timeout_s: float, log: str) -> None:
+    """Load `model` with `config` (JSON), after unloading the one that is there.
+
+    Raises:
+        StepError: the server refused or took longer than `timeout_s`.
+    """
+    unload(client, model, timeout_s=timeout_s)
+    try:
+        client.load_model(model, config=config, client_timeout=timeout_s)
+    except InferenceServerException as error:
+        raise StepError(f"the server did not load {model}: {error}", log=log) from error
+
+
+def unload(client: Any, model: str, *, timeout_s: float) -> None:
+    """Unload `model` and wait until it is gone: the server's own answer comes before that."""
+    if _state(client, model) != "READY":
+        return
+    client.unload_model(model)
+    deadline = time.monotonic() + timeout_s
+    while _state(client, model) in ("READY", "UNLOADING") and time.monotonic() < deadline:
+        time.sleep(POLL_S)
+
+
+def unload_all(url: str, *, timeout_s: float) -> None:
+    """Unload what a server has loaded; a server that no longer answers is left alone.
+
+    A server that stops with models loaded looks at them once a second only.
+    """
+    with triton.InferenceServerClient(url) as client:
+        try:
+            for model in client.get_model_repository_index(client_timeout=timeout_s).models:
+                unload(client, model.name, timeout_s=timeout_s)
+        except InferenceServerException:
+            return
+
+
+def _state(client: Any, model: str) -> str:
+    for entry in client.get_model_repository_index().models:
+        if entry.name == model:
+            return str(entry.state)
+    return ""

@@ -1,0 +1,398 @@
+"""The BERT question answering plug-in: checkpoints, windows, metric, and what the tiny variant learns.
+
+Everything that needs torch runs in a child process, with the plug-in's folder as its import path.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+PLUG_IN = Path(__file__).parents[2] / "models" / "bert_large_qa"
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "who", "?", *(f"w{i}" for i in range(400))]
+
+
+def start(script: str, *arguments: object, threads: int | None = None) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": str(PLUG_IN), "PYTHONDONTWRITEBYTECODE": "1"}
+    if threads:
+        environment["OMP_NUM_THREADS"] = str(threads)
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    return subprocess.Popen(
+        command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> Any:
+    """Wait for a script; return the JSON document in its last output line."""
+    output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    return json.loads(output.splitlines()[-1])
+
+
+@pytest.fixture
+def plug_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Load a file of the plug-in by path; forget its modules and its folder afterwards."""
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(str(PLUG_IN))
+
+    def load(name: str) -> ModuleType:
+        spec = spec_from_file_location(f"plug_in_{name}", PLUG_IN / f"{name}.py")
+        assert spec is not None and spec.loader is not None
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    yield load
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(str(PLUG_IN)):
+            del sys.modules[name]
+
+
+def write_data(folder: Path, questions: list[tuple[str, str, str, list[str]]]) -> dict[str, Any]:
+    """Write (id, question, context, answers) as SQuAD, with a vocabulary; return the loader's arguments."""
+    paragraphs = [
+        {
+            "context": context,
+            "qas": [
+                {
+                    "id": key,
+                    "question": question,
+                    "answers": [{"text": a, "answer_start": context.index(a)} for a in answers],
+                }
+            ],
+        }
+        for key, question, context, answers in questions
+    ]
+    (folder / "dev.json").write_text(json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}))
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY))
+    return {"predict_file": str(folder / "dev.json"), "vocab_file": str(folder / "vocab.txt")}
+
+
+# Checkpoints -------------------------------------------------------------------------------------------
+
+# Argument 1 is a folder, 2 the size, the others what to change in the file; one line of results for all.
+LOAD_CHECKPOINTS = """
+import json, sys, torch
+from transformers import BertConfig, BertForQuestionAnswering
+from model import get_model
+folder, size, *changes = sys.argv[1:]
+small = dict(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32)
+large = dict(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096)
+settings = dict(large if size == "large" else small, vocab_size=30522, max_position_embeddings=512)
+json.dump(settings, open(f"{folder}/bert_config.json", "w"))
+with torch.device("meta"):
+    network = BertForQuestionAnswering(BertConfig(**{**settings, "vocab_size": 30528}))
+# One stored zero stands for each whole tensor, so that the file with the true shapes stays small.
+zeros = lambda *shape: torch.zeros(1, dtype=torch.float16).expand(*shape)
+hidden, results = settings["hidden_size"], {}
+for change in changes:
+    state = {k.replace("intermediate.dense.", "intermediate.dense_act."): zeros(*v.shape)
+             for k, v in network.state_dict().items()}
+    state["bert.pooler.dense_act.weight"] = zeros(hidden, hidden)
+    state["bert.pooler.dense_act.bias"] = zeros(hidden)
+    if change == "missing":
+        del state["qa_outputs.bias"]
+    if change == "extra":
+        state["cls.extra.weight"] = zeros(2)
+    if change == "shape":
+        state["qa_outputs.weight"] = zeros(3, hidden)
+    torch.save(state if change == "bare" else {"model": state}, f"{folder}/bert_large_qa.pt")
+    try:
+        module, names = get_model(f"{folder}/bert_large_qa.pt", f"{folder}/bert_config.json")
+        count = sum(p.numel() for p in module.parameters())
+        left = sum(float(p.abs().sum()) for p in module.parameters())
+        results[change] = [count, module.training, names, left]
+    except ValueError as error:
+        results[change] = str(error)
+print(json.dumps(results))
+"""
+NAMES = {"inputs": ["input__0", "input__1", "input__2"], "outputs": ["output__0", "output__1"]}
+
+
+def test_large_checkpoint_with_published_names_loads_completely(tmp_path: Path) -> None:
+    # By hand: embeddings (30528 + 512 + 2 + 2) * 1024, 24 layers of 12 596 224, head 2 * 1024 + 2. The last
+    # number is what is left of the random start values.
+    results = finish(start(LOAD_CHECKPOINTS, tmp_path, "large", "none"))
+    assert results == {"none": [334_100_482, False, NAMES, 0.0]}
+
+
+def test_small_checkpoints_load_completely_or_are_refused(tmp_path: Path) -> None:
+    changes = ("none", "bare", "missing", "extra", "shape")
+    results = finish(start(LOAD_CHECKPOINTS, tmp_path, "small", *changes))
+    # By hand: embeddings 31 044 * 16, 2 layers of 2 224, head 34.
+    assert results["none"] == results["bare"] == [501_186, False, NAMES, 0.0]
+    refused = f"{tmp_path}/bert_large_qa.pt does not fit {tmp_path}/bert_config.json; "
+    assert results["missing"] == refused + "missing keys: qa_outputs.bias"
+    assert results["extra"] == refused + "unexpected keys: cls.extra.weight"
+    assert results["shape"] == refused + "wrong shapes: qa_outputs.weight has (3, 16), expected (2, 16)"
+
+
+EXPORT = """
+import json, sys, onnxruntime, torch
+from model import get_model
+module, names = get_model(f"{sys.argv[1]}/checkpoint.pt", f"{sys.argv[1]}/bert_config.json")
+torch.manual_seed(0)
+def batch(n):
+    mask = (torch.arange(64) < torch.randint(20, 65, (n, 1))).int()
+    return torch.randint(1, 2000, (n, 64)).int(), torch.randint(0, 2, (n, 64)).int(), mask
+def apart(one, other):
+    return max(float((a.float() - b.float()).abs().max() / b.abs().max()) for a, b in zip(one, other))
+traced = torch.jit.trace(module, batch(2))
+traced.save(f"{sys.argv[2]}/m.pt")
+half = torch.jit.load(f"{sys.argv[2]}/m.pt").half()
+everything = names["inputs"] + names["outputs"]
+torch.onnx.export(module, batch(2), f"{sys.argv[2]}/m.onnx", dynamo=False, opset_version=17,
+                  input_names=names["inputs"], output_names=names["outputs"],
+                  dynamic_axes={name: {0: "batch"} for name in everything})
+session = onnxruntime.InferenceSession(f"{sys.argv[2]}/m.onnx")
+found = []
+for n in (1, 5):
+    x = batch(n)
+    with torch.no_grad():
+        want = module(*x)
+        onnx = session.run(None, {f"input__{i}": v.numpy() for i, v in enumerate(x)})
+        answers = traced(*x), map(torch.from_numpy, onnx), half(*x)
+        found.append([apart(answer, want) for answer in answers])
+print(json.dumps(found))
+"""
+
+
+def test_trace_and_onnx_hold_at_other_batch_sizes(tiny: Path, tmp_path: Path) -> None:
+    # Relative to the largest logit. fp16 resolves 1e-3 per operation; a few layers deep 2e-2 is ample.
+    for traced, onnx, half in finish(start(EXPORT, tiny, tmp_path)):
+        assert traced < 1e-5
+        assert onnx < 1e-5
+        assert half < 2e-2
+
+
+# Windows -----------------------------------------------------------------------------------------------
+
+
+def test_long_context_is_split_and_the_answer_is_in_the_right_window(tmp_path: Path, plug_in: Any) -> None:
+    context = " ".join(f"W{i}" for i in range(350))
+    arguments = write_data(tmp_path, [("q", "Who w5?", context, ["W300 W301"])])
+    loader = plug_in("dataloader").get_dataloader_fn(**arguments, max_seq_length=206, batch_size=2)
+    batches = list(loader())
+    assert [ids.tolist() for ids, _, _ in batches] == [[0, 1], [2]]
+    x = {name: np.concatenate([batch[1][name] for batch in batches]) for name in batches[0][1]}
+    y = {name: np.concatenate([batch[2][name] for batch in batches]) for name in batches[0][2]}
+    assert {array.dtype for array in x.values()} == {np.dtype(np.int32)}
+    # [CLS] who w5 ? [SEP], then 200 words: the windows start at words 0, 128 and 256.
+    assert x["input__0"][:, 5].tolist() == [VOCABULARY.index(w) for w in ("w0", "w128", "w256")]
+    assert x["input__2"].sum(axis=1).tolist() == [206, 206, 100]
+    assert x["input__1"].sum(axis=1).tolist() == [201, 201, 95]
+    starts, ends = (array.argmax(axis=1) for array in y.values())
+    assert y["output__0"].sum(axis=1).tolist() == [0, 1, 1]
+    assert (starts[1:] - 5).tolist() == [300 - 128, 300 - 256]
+    assert (ends - starts)[1:].tolist() == [1, 1]
+
+
+def test_question_without_room_for_context_is_refused(tmp_path: Path, plug_in: Any) -> None:
+    arguments = write_data(tmp_path, [("q", "w1 " * 80, "w2", ["w2"])])
+    with pytest.raises(ValueError, match="question of 64 tokens leaves no room"):
+        plug_in("dataloader").get_dataloader_fn(**arguments, max_seq_length=67, batch_size=1)
+
+
+def test_file_of_another_structure_is_refused(tmp_path: Path, plug_in: Any) -> None:
+    (tmp_path / "dev.json").write_text('{"rows": []}')
+    with pytest.raises(ValueError, match=r"dev\.json: not a SQuAD v1\.1 file"):
+        plug_in("bert_squad").read_examples(tmp_path / "dev.json")
+
+
+# Metric ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prediction", "answer", "f1", "exact"),
+    [
+        ("The cat", "a cat!", 1.0, 1.0),  # articles and punctuation do not count
+        ("  New   York. ", "new york", 1.0, 1.0),
+        ("don't", "dont", 1.0, 1.0),
+        ("theatre", "atre", 0.0, 0.0),  # an article is a whole word
+        ("red big house", "the big house", 0.8, 0.0),  # 2 of 3 right, 2 of 2 found
+        ("big big house", "big house house", 2 / 3, 0.0),  # counted with multiplicity: 2 of 3, 2 of 3
+        ("dog", "cat", 0.0, 0.0),
+        ("", "cat", 0.0, 0.0),
+    ],
+)
+def test_squad_scores(plug_in: Any, prediction: str, answer: str, f1: float, exact: float) -> None:
+    spans = plug_in("bert_spans")
+    assert spans.f1_score(prediction, answer) == pytest.approx(f1)
+    assert spans.exact_match(prediction, answer) == exact
+
+
+def logits(rows: list[dict[int, float]], seq: int) -> np.ndarray[Any, Any]:
+    """float16 [rows, seq]: the named values, -5 elsewhere."""
+    array = np.full((len(rows), seq), -5.0, dtype=np.float16)
+    for row, values in enumerate(rows):
+        for position, value in values.items():
+            array[row, position] = value
+    return array
+
+
+def test_metric_takes_the_best_gold_answer_and_only_seen_questions(tmp_path: Path, plug_in: Any) -> None:
+    context = "W1 w2, w3 w4 w5 w6"
+    arguments = write_data(
+        tmp_path,
+        [("a", "who?", context, ["w6", "W1 w2", "w2, w3"]), ("b", "who?", context, ["w5"]),
+         ("c", "who?", context, ["W1"])],
+    )  # fmt: skip
+    calculator = plug_in("metrics").MetricsCalculator(**arguments, max_seq_length=32)
+    # Context begins at token 4: w1 w2 , w3 w4 w5 w6. A high logit in question or padding is no answer.
+    calculator.update(
+        np.array([0, 1]),
+        {
+            "output__0": logits([{4: 3, 1: 9}, {8: 3}], 32),
+            "output__1": logits([{7: 3, 30: 9}, {9: 3, 6: 9}], 32),
+        },
+        {},
+        {},
+    )
+    assert calculator.predictions == {"a": "W1 w2, w3", "b": "w4 w5"}
+    # a: against "W1 w2" precision 2/3, recall 1; b: precision 1/2, recall 1. c was not seen.
+    assert calculator.metrics == pytest.approx({"f1": (0.8 + 2 / 3) / 2, "exact_match": 0.0})
+
+
+def test_metric_takes_the_best_window_and_limits_the_length(tmp_path: Path, plug_in: Any) -> None:
+    context = " ".join(f"w{i}" for i in range(350))
+    arguments = write_data(tmp_path, [("q", "who w5?", context, ["w300 w301"])])
+    calculator = plug_in("metrics").MetricsCalculator(**arguments, max_seq_length=206)
+    first = [{10: 2.0}, {177: 4.0, 20: 6.0}, {}], [{11: 2.0}, {178: 4.0, 60: 6.0}, {}]
+    # One window a batch, the best in the middle. Tokens 20..60 score higher but are more than 30 tokens.
+    for row in range(3):
+        y_pred = {"output__0": logits([first[0][row]], 206), "output__1": logits([first[1][row]], 206)}
+        calculator.update([row], y_pred, {}, {})
+    assert calculator.predictions == {"q": "w300 w301"}
+    assert calculator.metrics == {"f1": 1.0, "exact_match": 1.0}
+
+
+def test_metric_without_data_or_of_another_shape_is_refused(tmp_path: Path, plug_in: Any) -> None:
+    arguments = write_data(tmp_path, [("q", "who?", "w1", ["w1"])])
+    calculator = plug_in("metrics").MetricsCalculator(**arguments, max_seq_length=32)
+    with pytest.raises(ValueError, match="no question was seen"):
+        _ = calculator.metrics
+    wrong = np.zeros((1, 31), dtype=np.float32)
+    with pytest.raises(ValueError, match="output__0: shape"):
+        calculator.update([0], {"output__0": wrong, "output__1": wrong}, {}, {})
+
+
+# Prepare -----------------------------------------------------------------------------------------------
+
+PREPARE = """
+import hashlib, json, sys
+from pathlib import Path
+from prepare import prepare
+output = Path(sys.argv[1])
+files = prepare("tiny", output, output, json.loads(sys.argv[2]))
+digest = lambda name: hashlib.sha256((output / name).read_bytes()).hexdigest()
+print(json.dumps({key: digest(name) for key, name in files.items()}))
+"""
+SCORE = """
+import json, sys
+import torch
+from pathlib import Path
+from dataloader import get_dataloader_fn
+from metrics import MetricsCalculator
+from model import get_model
+folder = Path(sys.argv[1])
+data = dict(predict_file=str(folder / "dev.json"), vocab_file=str(folder / "vocab.txt"), max_seq_length=64)
+module, _ = get_model(str(folder / "checkpoint.pt"), str(folder / "bert_config.json"))
+calculator = MetricsCalculator(**data)
+for ids, x, y_real in get_dataloader_fn(**data, batch_size=100)():
+    with torch.no_grad():
+        start, end = module(*(torch.from_numpy(array) for array in x.values()))
+    calculator.update(ids, {"output__0": start.numpy(), "output__1": end.numpy()}, x, y_real)
+print(json.dumps([calculator.metrics, len(calculator.predictions)]))
+"""
+# The tiny recipe with one part of every input, in training and in the dev set, replaced by [MASK].
+BLIND = """
+import dataclasses, json, sys
+import numpy as np, torch
+import bert_windows, prepare
+from pathlib import Path
+hidden, folder = sys.argv[1], Path(sys.argv[2])
+original = bert_windows.make_features
+def blind(examples, tokenizer, max_seq_length):
+    features = original(examples, tokenizer, max_seq_length)
+    context = features.char_begin >= 0
+    question = (features.segment_ids == 0) & (features.attention_mask == 1)
+    question &= ~np.isin(features.token_ids, [tokenizer.token_to_id("[CLS]"), tokenizer.token_to_id("[SEP]")])
+    part = context if hidden == "context" else question
+    ids = np.where(part, np.int32(tokenizer.token_to_id("[MASK]")), features.token_ids)
+    return dataclasses.replace(features, token_ids=ids)
+bert_windows.make_features = prepare.make_features = blind
+prepare.prepare("tiny", folder, folder, {})
+sys.argv[1] = str(folder)
+"""
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny")
+    finish(start(PREPARE, folder, "{}"))
+    return folder
+
+
+def test_tiny_answers_questions_on_text_it_never_saw(tiny: Path) -> None:
+    metrics, questions = finish(start(SCORE, tiny))
+    assert questions >= 1000
+    assert metrics["f1"] >= 0.8
+    assert metrics["exact_match"] <= metrics["f1"]
+
+
+def test_tiny_data_is_real_squad(tiny: Path, plug_in: Any) -> None:
+    examples = plug_in("bert_squad").read_examples(tiny / "dev.json")
+    prose = (PLUG_IN / "data" / "prose.txt").read_text().splitlines()
+    held_out = prose[4::5]
+    for example in examples:
+        ((text, begin),) = example.answers
+        assert example.context[begin : begin + len(text)] == text
+        assert any(example.context in chapter for chapter in held_out)
+    assert len({example.id for example in examples}) == len(examples)
+    loader = plug_in("dataloader").get_dataloader_fn(tiny / "dev.json", tiny / "vocab.txt", 64, 5000)
+    ((ids, _, y_real),) = loader()
+    assert len(ids) == len(examples), "a question does not fit in one window"
+    assert (y_real["output__0"].sum(axis=1) == 1).all()
+
+
+def test_tiny_is_reproducible_and_follows_the_seed(tmp_path: Path) -> None:
+    runs = [
+        finish(start(PREPARE, tmp_path / name, json.dumps({"steps": 20, "seed": seed})))
+        for name, seed in (("one", 0), ("two", 0), ("three", 1))
+    ]
+    assert runs[0] == runs[1]
+    assert runs[0]["checkpoint"] != runs[2]["checkpoint"]
+    assert runs[0]["predict_file"] != runs[2]["predict_file"]
+
+
+def test_tiny_cannot_be_answered_from_one_part_alone(tmp_path: Path) -> None:
+    # Both trainings run side by side, one thread each.
+    parts = ("context", "question")
+    running = [start(BLIND + SCORE, part, tmp_path / part, threads=1) for part in parts]
+    for process in running:
+        metrics, _ = finish(process)
+        assert metrics["f1"] < 0.8
+
+
+def test_full_takes_the_published_files(tmp_path: Path, plug_in: Any) -> None:
+    for name in ("bert_large_qa.pt", "bert_config.json", "vocab.txt", "dev-v1.1.json"):
+        (tmp_path / name).write_text(name)
+    output = tmp_path / "out"
+    for _ in range(2):  # a second run replaces the files of the first
+        files = plug_in("prepare").prepare("full", output, tmp_path, {})
+    assert {key: (output / name).read_text() for key, name in files.items()} == {
+        "checkpoint": "bert_large_qa.pt",
+        "config_file": "bert_config.json",
+        "vocab_file": "vocab.txt",
+        "predict_file": "dev-v1.1.json",
+    }
+    with pytest.raises(ValueError, match="unknown variant 'huge'"):
+        plug_in("prepare").prepare("huge", output, tmp_path, {})
