@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-from typing import Annotated, Any
+import time
+from typing import Annotated, Any, cast
 
 import typer
 from pydantic import ValidationError
 from rich.console import Console
-from rich.logging import RichHandler
 from rich.table import Column, Table
 
 from flows.local_server import api, prepare_environment
@@ -80,14 +80,17 @@ def sweep(
     for entry in make_plan(options, site):
         preflight(options, entry, site)
     with api(site) as url:
+        from prefect.client.schemas.objects import State
+
         from flows.sweep import new_campaign
         from flows.sweep import sweep as sweep_flow
 
         campaign = new_campaign()
-        console.print(f"campaign {campaign}; Prefect UI at {url.removesuffix('/api')} while it runs")
+        ui = url.removesuffix("/api")
+        console.print(f"campaign {campaign}; Prefect UI at {ui} while it runs", soft_wrap=True)
         folder = site.results / campaign
         try:
-            state = sweep_flow(options, campaign, return_state=True)
+            state = cast(State[Any], sweep_flow(options, campaign, return_state=True))
         finally:
             if (folder / "report.html").exists():
                 console.print(f"report: {folder / 'report.html'}", soft_wrap=True)
@@ -132,12 +135,19 @@ def doctor(
         raise typer.Exit(2)
 
 
+class Progress(logging.Handler):
+    """Shows the project's own log lines as they come."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
+        console.print(f"{clock} {record.getMessage()}", soft_wrap=True, markup=False, highlight=False)
+
+
 def main() -> None:
     """The entry point of the `servegrid` command."""
-    handler = RichHandler(console=console, show_path=False, show_level=False, log_time_format="%H:%M:%S")
     logger = logging.getLogger("servegrid")
     logger.setLevel(logging.INFO)
-    logger.addHandler(handler)
+    logger.addHandler(Progress())
     signal.signal(signal.SIGTERM, _interrupt)
     prepare_environment(default_site())
     try:
@@ -167,13 +177,15 @@ def _options(
     from tasks.core.spec import explain
 
     try:
-        return SweepOptions(
-            models=tuple(models or ("bert_large_qa",)),
-            variant=variant,
-            profile=profile,
-            formats=tuple(formats or ()),
-            precisions=tuple(precisions or ()),
-            generator=generator,
+        return SweepOptions.model_validate(
+            {
+                "models": models or ["bert_large_qa"],
+                "variant": variant,
+                "profile": profile,
+                "formats": formats or [],
+                "precisions": precisions or [],
+                "generator": generator,
+            }
         )
     except ValidationError as error:
         raise UserError(explain(error, SweepOptions)) from error

@@ -21,6 +21,7 @@ from tasks.core.errors import UserError
 from tasks.core.site import Site
 
 READY_S = 90.0
+DRAIN_S = 10.0
 
 
 def settings(site: Site) -> dict[str, str]:
@@ -28,6 +29,9 @@ def settings(site: Site) -> dict[str, str]:
     return {
         "PREFECT_HOME": str(site.home / "prefect"),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        # Between two calls lies a measurement. A connection that the server has closed meanwhile
+        # costs the client a retry, 2 s of waiting.
+        "PREFECT_SERVER_API_KEEPALIVE_TIMEOUT": "3600",
         "PREFECT_LOGGING_SERVER_LEVEL": "WARNING",
         "DO_NOT_TRACK": "1",
     }
@@ -59,7 +63,19 @@ def api(site: Site) -> Iterator[str]:
         running(site.home / "prefect" / "server.log", settings(site)) as url,
         temporary_settings({PREFECT_API_URL: url}),
     ):
-        yield url
+        try:
+            yield url
+        finally:
+            _send_what_is_queued()
+
+
+def _send_what_is_queued() -> None:
+    """Logs and task-run states travel in the background; without this the last ones miss our server."""
+    from prefect.events.worker import EventsWorker
+    from prefect.logging.handlers import APILogWorker
+
+    for worker in (APILogWorker, EventsWorker):
+        worker.drain_all(timeout=DRAIN_S)
 
 
 @contextmanager
@@ -74,7 +90,9 @@ def running(log_path: Path, env: Mapping[str, str]) -> Iterator[str]:
         deadline = time.monotonic() + READY_S
         while not _healthy(url):
             if process.poll() is not None or time.monotonic() > deadline:
-                raise UserError(f"the Prefect server did not start:\n{proc.tail(log_path)}\n(log: {log_path})")
+                raise UserError(
+                    f"the Prefect server did not start:\n{proc.tail(log_path)}\n(log: {log_path})"
+                )
             time.sleep(0.1)
         yield url
 

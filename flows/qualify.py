@@ -53,7 +53,10 @@ def qualify(options: SweepOptions, campaign: str) -> None:
             cell=cell.name,
         )
         product = cell.product
-        with tags(product.model, product.format, product.precision, cell.profile), recorder.cell(cell) as record:
+        with (
+            tags(product.model, product.format, product.precision, cell.profile),
+            recorder.cell(cell) as record,
+        ):
             run_cell(options, campaign, model, cell, at, record)
 
 
@@ -66,12 +69,8 @@ def run_cell(
     exported = ensure(export.export, export.request(plugin, product, prepared), at)
     converted = ensure(convert.convert, convert.request(product, exported), at)
     record.artifact = converted
-    samples = ensure(
-        profile_data.profile_data, profile_data.request(plugin, product, prepared), at
-    )
-    expected = ensure(
-        reference.reference, reference.request(plugin, product, prepared, samples), at
-    )
+    samples = ensure(profile_data.profile_data, profile_data.request(plugin, product, prepared), at)
+    expected = ensure(reference.reference, reference.request(plugin, product, prepared, samples), at)
     framework = baseline.request(plugin, cell, prepared, samples, campaign)
     record.baseline = baseline.read(ensure(baseline.baseline, framework, at), at)
 

@@ -36,7 +36,9 @@ class Record:
     artifact: ArtifactRef | None = None
     baseline: Baseline = field(default_factory=dict)
     correctness: Correctness | None = None
-    measured: list[tuple[LoadPlan, Serving, Endpoint, tuple[MeasuredPoint, ...]]] = field(default_factory=list)
+    measured: list[tuple[LoadPlan, Serving, Endpoint, tuple[MeasuredPoint, ...]]] = field(
+        default_factory=list
+    )
 
     def verdict(self) -> tuple[Verdict, str]:
         """The outcome of a cell whose stages all ran, and why."""
@@ -78,7 +80,12 @@ class Recorder:
             except InfeasibleError as error:
                 outcome |= {"verdict": "infeasible", "reason": str(error)}
             except StepError as error:
-                outcome |= {"verdict": "error", "reason": str(error), "log": error.log, "command": error.command}
+                outcome |= {
+                    "verdict": "error",
+                    "reason": str(error),
+                    "log": error.log,
+                    "command": error.command,
+                }
             except Exception as error:
                 log.exception("%s: an error of servegrid itself", cell.name)
                 outcome |= {"verdict": "error", "reason": f"{type(error).__name__}: {error}"}

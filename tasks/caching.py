@@ -30,14 +30,14 @@ def _key(context: TaskRunContext, parameters: dict[str, Any]) -> str:
 
 def build_task(function: Build) -> BuildTask:
     """Make a build stage a task that is cached by its request."""
-    return task(
-        function,
+    decorate = task(
         task_run_name=f"{function.__name__} {{at.cell}}",
         cache_key_fn=_key,
         persist_result=True,
         result_serializer="json",
         cache_result_in_memory=False,
     )
+    return decorate(function)
 
 
 def ensure(stage: BuildTask, request: BuildRequest, at: Workplace) -> ArtifactRef:

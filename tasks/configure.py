@@ -87,7 +87,8 @@ def configure(cell: Cell, converted: ArtifactRef, root: Path, at: Workplace) -> 
 
 
 def _json(config: Any) -> str:
-    return json_format.MessageToJson(config, preserving_proto_field_name=True, indent=None)
+    text = json_format.MessageToJson(config, preserving_proto_field_name=True, indent=None)
+    return str(text)
 
 
 def _tensor(kind: Any, tensor: Tensor, serving: Serving) -> Any:

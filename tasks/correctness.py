@@ -21,7 +21,7 @@ from tasks.core.clock import work
 from tasks.core.plugins import Plugin
 from tasks.core.spec import Metric, Tolerance
 from tasks.core.values import ArtifactRef, Cell, Endpoint, Precision, Value
-from tasks.loadgen.requests import Arrays
+from tasks.loadgen.requests import Array, Arrays
 from tasks.predictions import invariance, predict
 
 TIMEOUT_S = 1800.0
@@ -85,7 +85,7 @@ def correctness(
     return found.model_copy(update={"failures": failures})
 
 
-def match(name: str, served: np.ndarray, expected: np.ndarray) -> TensorMatch:  # type: ignore[type-arg]
+def match(name: str, served: Array, expected: Array) -> TensorMatch:
     """Compare one output; NaN or infinite values make it infinitely different."""
     have = served.astype(np.float64).reshape(len(served), -1)
     want = expected.astype(np.float64).reshape(len(expected), -1)
@@ -100,9 +100,7 @@ def match(name: str, served: np.ndarray, expected: np.ndarray) -> TensorMatch:  
     )
 
 
-def judge(
-    found: Correctness, tolerance: Tolerance, metric: Metric, precision: Precision
-) -> tuple[str, ...]:
+def judge(found: Correctness, tolerance: Tolerance, metric: Metric, precision: Precision) -> tuple[str, ...]:
     """Every bound that does not hold, with its figures."""
     failures = []
     for entry in found.tensors:
@@ -112,18 +110,19 @@ def judge(
             )
         if not entry.least_cosine >= tolerance.cosine:
             failures.append(
-                f"tensor {entry.output}: cosine {entry.least_cosine:.6f}, at least {tolerance.cosine:g} wanted"
+                f"tensor {entry.output}: cosine {entry.least_cosine:.6f}, {tolerance.cosine:g} wanted"
             )
     for name, value in (("framework", found.framework), ("served model", found.served)):
         if not value >= metric.threshold:
             failures.append(f"{metric.name} of the {name}: {value:.4f}, at least {metric.threshold:g} wanted")
     if not found.drop <= metric.drop[precision]:
         failures.append(
-            f"{metric.name} drop: {found.drop:.4f}, at most {metric.drop[precision]:g} allowed for {precision}"
+            f"{metric.name} drop: {found.drop:.4f}, {metric.drop[precision]:g} allowed for {precision}"
         )
     if not found.blind < metric.threshold:
         failures.append(
-            f"{metric.name} of an input-blind baseline: {found.blind:.4f}, so {metric.threshold:g} proves nothing"
+            f"{metric.name} of an input-blind baseline: {found.blind:.4f}; a threshold of "
+            f"{metric.threshold:g} proves nothing"
         )
     if not found.invariance <= tolerance.absolute:
         failures.append(
@@ -147,7 +146,7 @@ def _scores(
     files: dict[str, Path] = {}
     for name, outputs in (("framework", expected), ("served", served), ("blind", blind)):
         files[name] = folder / f"{name}.npz"
-        np.savez(files[name], **outputs)
+        np.savez(files[name], allow_pickle=False, **outputs)
     run_step(
         "score",
         fields={"parameters": cell.product.parameters, "predictions": list(files)},

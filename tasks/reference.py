@@ -16,9 +16,7 @@ VERSION = 1
 TIMEOUT_S = 3600.0
 
 
-def request(
-    plugin: Plugin, product: Product, prepared: ArtifactRef, samples: ArtifactRef
-) -> BuildRequest:
+def request(plugin: Plugin, product: Product, prepared: ArtifactRef, samples: ArtifactRef) -> BuildRequest:
     """What the reference reads: the network and the samples."""
     return BuildRequest(
         stage="reference",

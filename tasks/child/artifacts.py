@@ -35,7 +35,7 @@ def read_example(folder: Path) -> tuple[Arrays, Arrays]:
 
 def write_example(folder: Path, x: Arrays, y: Arrays) -> None:
     arrays = {f"x/{k}": v for k, v in x.items()} | {f"y/{k}": v for k, v in y.items()}
-    np.savez(folder / "example.npz", **arrays)
+    np.savez(folder / "example.npz", allow_pickle=False, **arrays)
 
 
 def with_dtypes(tensors: tuple[Tensor, ...], arrays: Arrays) -> tuple[Tensor, ...]:

@@ -7,7 +7,6 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -76,7 +75,9 @@ def profile_data(job: Job) -> None:
     if not count:
         raise ValueError("dataloader.py: get_dataloader_fn's iterator gave no batch")
     print(f"{count} samples")
-    np.savez(job.output / "samples.npz", **{k: np.concatenate(v) for k, v in parts.items()})
+    np.savez(
+        job.output / "samples.npz", allow_pickle=False, **{k: np.concatenate(v) for k, v in parts.items()}
+    )
 
 
 def score(job: Job) -> None:
@@ -92,11 +93,7 @@ def score(job: Job) -> None:
     for name in job.fields["predictions"]:
         calculator = make(**arguments(job, make))
         with np.load(job.inputs[name]) as outputs:
-            calculator.update(
-                ids=samples["ids"], y_pred={k: outputs[k] for k in outputs}, x=x, y_real=y
-            )
+            calculator.update(ids=samples["ids"], y_pred={k: outputs[k] for k in outputs}, x=x, y_real=y)
         result[name] = {k: float(v) for k, v in calculator.metrics.items()}
-    text = json.dumps(result, indent=1)
-    print(text)
-    (job.output / "metrics.json").write_text(text, encoding="utf-8")
-
+        print(f"{name}: {json.dumps(result[name])}")
+    (job.output / "metrics.json").write_text(json.dumps(result, indent=1), encoding="utf-8")

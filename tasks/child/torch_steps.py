@@ -88,11 +88,10 @@ def reference(job: Job) -> None:
     step = job.fields["batch_size"]
     count = len(x[interface.inputs[0].name])
     parts = [
-        run(module, interface, {k: v[i : i + step] for k, v in x.items()})
-        for i in range(0, count, step)
+        run(module, interface, {k: v[i : i + step] for k, v in x.items()}) for i in range(0, count, step)
     ]
     outputs = {t.name: np.concatenate([p[t.name] for p in parts]) for t in interface.outputs}
-    np.savez(job.output / "outputs.npz", **outputs)
+    np.savez(job.output / "outputs.npz", allow_pickle=False, **outputs)
 
 
 def baseline(job: Job) -> None:

@@ -52,4 +52,6 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     choices = sorted(known)
     near = difflib.get_close_matches(name, choices, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
-    return UserError(f"unknown {kind} {name!r}: {hint + ' ' if hint else ''}known: {', '.join(choices) or 'none'}")
+    return UserError(
+        f"unknown {kind} {name!r}: {hint + ' ' if hint else ''}known: {', '.join(choices) or 'none'}"
+    )

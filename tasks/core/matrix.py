@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product as combinations
+from typing import TypeVar
 
 from tasks.core.errors import unknown
 from tasks.core.spec import GpuProfile, ModelSpec, Variant
 from tasks.core.values import Cell, Excluded, Format, Generator, LoadPlan, Precision, Product, Serving, Value
+
+Name = TypeVar("Name", bound=str)
 
 
 class Selection(Value):
@@ -42,9 +45,9 @@ def expand(
     if variant_name not in spec.variants:
         raise unknown(f"variant of {spec.name}", variant_name, spec.variants)
     variant = spec.variants[variant_name]
-    formats = _chosen("format", selection.formats, tuple(spec.formats))
+    formats = chosen("format", selection.formats, tuple(spec.formats))
     known = tuple(dict.fromkeys(p for f in spec.formats.values() for p in f.precisions))
-    precisions = _chosen("precision", selection.precisions, known)
+    precisions = chosen("precision", selection.precisions, known)
 
     cells: list[Cell] = []
     excluded: list[Excluded] = []
@@ -82,7 +85,12 @@ def why_not(spec: ModelSpec, format_: Format, precision: Precision, profile: Gpu
     return None
 
 
-def _chosen(kind: str, wanted: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
+def chosen(kind: str, wanted: Sequence[str], known: Sequence[Name]) -> tuple[Name, ...]:
+    """The wanted ones of the known names, in the order known; all when none is named.
+
+    Raises:
+        UserError: a wanted name is not known.
+    """
     for name in wanted:
         if name not in known:
             raise unknown(kind, name, known)
@@ -92,21 +100,22 @@ def _chosen(kind: str, wanted: Sequence[str], known: Sequence[str]) -> tuple[str
 def _cell(
     product: Product, variant: Variant, profile: GpuProfile, instances: int, generator: Generator
 ) -> Cell:
-    shared = {
-        "max_batch_size": variant.serving.max_batch_size,
-        "instances": instances,
-        "device_kind": profile.device_kind,
-        "load_timeout_s": variant.serving.load_timeout_s,
+    static = Serving(
+        batching="static",
+        max_batch_size=variant.serving.max_batch_size,
+        instances=instances,
+        device_kind=profile.device_kind,
+        load_timeout_s=variant.serving.load_timeout_s,
+    )
+    batcher = {
+        "batching": "dynamic",
+        "preferred_batch_sizes": variant.serving.preferred_batch_sizes,
+        "max_queue_delay_us": variant.serving.max_queue_delay_us,
     }
     return Cell(
         product=product,
-        static=Serving(batching="static", **shared),
-        dynamic=Serving(
-            batching="dynamic",
-            preferred_batch_sizes=variant.serving.preferred_batch_sizes,
-            max_queue_delay_us=variant.serving.max_queue_delay_us,
-            **shared,
-        ),
+        static=static,
+        dynamic=static.model_copy(update=batcher),
         offline=LoadPlan(
             scenario="offline",
             batch_sizes=variant.offline.batch_sizes,

@@ -30,7 +30,9 @@ def load_model(models_dir: Path, name: str) -> Plugin:
     folder = models_dir / name
     spec = load_yaml(folder / "model.yaml", ModelSpec)
     if spec.name != name:
-        raise UserError(f"{folder / 'model.yaml'}: name: expected {name!r}, the folder's name (found {spec.name!r})")
+        raise UserError(
+            f"{folder / 'model.yaml'}: name: expected {name!r}, the folder's name (found {spec.name!r})"
+        )
     return Plugin(spec=spec, folder=folder)
 
 

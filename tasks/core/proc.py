@@ -68,13 +68,9 @@ def run(
     if timed_out.is_set():
         raise StepError(f"ran past its limit of {timeout_s:g} s", log=str(log_path), command=command)
     if code == KILLED:
-        raise StepError(
-            f"was killed (out of memory?)\n{tail(log_path)}", log=str(log_path), command=command
-        )
+        raise StepError(f"was killed (out of memory?)\n{tail(log_path)}", log=str(log_path), command=command)
     if code != 0:
-        raise StepError(
-            f"ended with exit code {code}\n{tail(log_path)}", log=str(log_path), command=command
-        )
+        raise StepError(f"ended with exit code {code}\n{tail(log_path)}", log=str(log_path), command=command)
 
 
 @contextmanager

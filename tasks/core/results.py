@@ -1,9 +1,9 @@
 """Rows of a campaign: written one by one as cells finish, read back as tables.
 
-    results/<campaign>/rows.jsonl           one JSON object a line, fsynced: the truth
-    results/<campaign>/cells.parquet        one row a cell, with its verdict
-    results/<campaign>/measurements.parquet one row a measured point
-    results/<campaign>/offline.csv, online.csv  the points in the published columns
+results/<campaign>/rows.jsonl           one JSON object a line, fsynced: the truth
+results/<campaign>/cells.parquet        one row a cell, with its verdict
+results/<campaign>/measurements.parquet one row a measured point
+results/<campaign>/offline.csv, online.csv  the points in the published columns
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ CELLS: dict[str, pl.DataType] = {
     **dict.fromkeys(("static", "dynamic", "offline", "online"), pl.String()),
     **dict.fromkeys(("verdict", "reason", "log", "command", "metric"), pl.String()),
     **dict.fromkeys(
-        ("framework_metric", "served_metric", "blind_metric", "metric_drop", "largest_difference"), pl.Float64()
+        ("framework_metric", "served_metric", "blind_metric", "metric_drop", "largest_difference"),
+        pl.Float64(),
     ),
     **dict.fromkeys(("least_cosine", "invariance"), pl.Float64()),
     "artifact_bytes": pl.Int64(),
@@ -135,7 +136,9 @@ def plan_columns(plan: LoadPlan) -> Row:
 
 def cell_columns(cell: Cell) -> Row:
     """What a cell's row says of its servings and plans: each as JSON."""
-    return {name: getattr(cell, name).model_dump_json() for name in ("static", "dynamic", "offline", "online")}
+    return {
+        name: getattr(cell, name).model_dump_json() for name in ("static", "dynamic", "offline", "online")
+    }
 
 
 class Writer:

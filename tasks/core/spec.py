@@ -110,9 +110,7 @@ class ModelSpec(Value):
             axes = [_axis(a, parameters) for a in tensor.shape[1:]]
             return tensor.model_copy(update={"shape": (-1, *axes)})
 
-        return Interface(
-            inputs=tuple(map(resolve, self.inputs)), outputs=tuple(map(resolve, self.outputs))
-        )
+        return Interface(inputs=tuple(map(resolve, self.inputs)), outputs=tuple(map(resolve, self.outputs)))
 
 
 class ProfileRule(Value):

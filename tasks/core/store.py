@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from tasks.core.values import ArtifactRef, Value
 
@@ -37,9 +37,9 @@ class BuildRequest(Value):
     stage: str
     version: int
     fields: dict[str, Any]
-    inputs: dict[str, ArtifactRef] = {}
-    sources: dict[str, str] = {}
-    libraries: dict[str, str] = {}
+    inputs: dict[str, ArtifactRef] = Field(default={})
+    sources: dict[str, str] = Field(default={})
+    libraries: dict[str, str] = Field(default={})
 
     def document(self) -> dict[str, Any]:
         """What the key is made of. An input counts by its content, not by where it lies."""
@@ -106,7 +106,7 @@ class Store:
             shutil.rmtree(target)  # damaged: what was just built takes its place
         for path in folder.rglob("*"):
             _fsync(path)
-        os.replace(folder, target)
+        folder.replace(target)
         _fsync(target.parent)
         return ref
 
@@ -147,7 +147,7 @@ def write_atomic(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(name, path)
+        Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise

@@ -10,13 +10,14 @@ the shared-memory files /dev/shm/SHM_PREFIX* are removed ("-": none). Exits as t
 Run as a script with `-S -E`, so it imports nothing of the project and starts in some 20 ms.
 """
 
+import contextlib
 import ctypes
-import glob
 import os
 import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 
@@ -32,10 +33,8 @@ def main() -> int:
     )
 
     def kill_group() -> None:
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
     def terminate(signum: int, frame: object) -> None:
         child.terminate()
@@ -53,8 +52,8 @@ def main() -> int:
     code = child.wait()
     kill_group()
     if shm_prefix != "-":
-        for path in glob.glob(f"/dev/shm/{glob.escape(shm_prefix)}*"):
-            os.unlink(path)
+        for path in Path("/dev/shm").glob(f"{shm_prefix}*"):
+            path.unlink(missing_ok=True)
     return code if code >= 0 else 128 - code
 
 

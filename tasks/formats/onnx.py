@@ -5,7 +5,7 @@ from __future__ import annotations
 from tasks.core.values import Interface
 
 CONVERT_STEP = "convert_onnx"
-LIBRARIES = ("onnx", "onnxruntime")
+LIBRARIES: tuple[str, ...] = ("onnx", "onnxruntime")
 FILE = "model.onnx"
 NATIVE_BACKEND = "onnxruntime"
 SESSION = "onnx_session"

@@ -7,7 +7,7 @@ import re
 from tasks.core.values import Interface
 
 CONVERT_STEP = "convert_ts_trace"
-LIBRARIES = ("torch",)
+LIBRARIES: tuple[str, ...] = ("torch",)
 FILE = "model.pt"
 NATIVE_BACKEND = "pytorch"
 SESSION = "torchscript_session"
@@ -22,5 +22,7 @@ def why_not_native(interface: Interface) -> str | None:
     for tensors in (interface.inputs, interface.outputs):
         for position, tensor in enumerate(tensors):
             if not re.fullmatch(rf".+__{position}", tensor.name):
-                return f"the pytorch backend needs tensor {position} named NAME__{position}, not {tensor.name!r}"
+                return (
+                    f"the pytorch backend needs tensor {position} named NAME__{position}, not {tensor.name!r}"
+                )
     return None

@@ -71,8 +71,7 @@ class TritonPythonModel:
 
     def _read(self, request: Any) -> dict[str, Array]:
         return {
-            name: np.from_dlpack(pb_utils.get_input_tensor_by_name(request, name))
-            for name in self._inputs
+            name: np.from_dlpack(pb_utils.get_input_tensor_by_name(request, name)) for name in self._inputs
         }
 
     def _respond(self, outputs: dict[str, Array]) -> Any:

@@ -121,9 +121,7 @@ async def _statistics(call: Callable[[Any], Any], model: str) -> dict[str, float
 
 def _window(records: list[Record], start: float, end: float, batch: int) -> Window:
     latencies = [r.latency for r in records if start < r.end <= end]
-    return Window(
-        throughput=len(latencies) * batch / (end - start), avg_ms=float(np.mean(latencies)) * 1e3
-    )
+    return Window(throughput=len(latencies) * batch / (end - start), avg_ms=float(np.mean(latencies)) * 1e3)
 
 
 def _summary(

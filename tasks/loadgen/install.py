@@ -47,8 +47,11 @@ def install(site: Site) -> list[str]:
     folder = _folder(site)
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"]
-        + ["--platform=manylinux_2_38_x86_64", f"--target={folder / 'wheel'}", f"perf-analyzer=={VERSION}"],
+        [
+            *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"),
+            *("--platform=manylinux_2_38_x86_64", f"--target={folder / 'wheel'}"),
+            f"perf-analyzer=={VERSION}",
+        ],
         check=True,
     )
     (folder / "wheel" / "perf_analyzer" / "bin" / "perf_analyzer").chmod(0o755)
@@ -65,9 +68,9 @@ def _install_libraries(folder: Path) -> None:
     following = NEXT_DEBIAN.get(release.get("VERSION_CODENAME", ""))
     if not following or not shutil.which("apt-get"):
         raise UserError(
-            f"perf_analyzer needs glibc {'.'.join(map(str, NEEDS_GLIBC))}, this host ({release.get('PRETTY_NAME')}) "
-            f"has {'.'.join(map(str, _glibc()))}: use the project's own client (`--generator client`), or a "
-            f"newer system"
+            f"perf_analyzer needs glibc {'.'.join(map(str, NEEDS_GLIBC))}, this host "
+            f"({release.get('PRETTY_NAME')}) has {'.'.join(map(str, _glibc()))}: use the project's own "
+            f"client (`--generator client`), or a newer system"
         )
     apt = folder / "apt"
     for name in ("state/lists/partial", "cache/archives/partial", "etc", "debs", "root"):
@@ -85,9 +88,7 @@ def _install_libraries(folder: Path) -> None:
     if os.geteuid() == 0:
         options.append("-oAPT::Sandbox::User=root")  # apt's own user may not reach this folder
     subprocess.run(["apt-get", *options, "--quiet=2", "update"], check=True)
-    subprocess.run(
-        ["apt-get", *options, "--quiet=2", "download", *PACKAGES], check=True, cwd=apt / "debs"
-    )
+    subprocess.run(["apt-get", *options, "--quiet=2", "download", *PACKAGES], check=True, cwd=apt / "debs")
     for package in sorted((apt / "debs").glob("*.deb")):
         subprocess.run(["dpkg-deb", "-x", str(package), str(apt / "root")], check=True)
     libraries = folder / "lib"
@@ -110,7 +111,9 @@ def _mirror() -> str:
         origin, site, codename = line.split("|")
         if origin == "Debian" and codename in NEXT_DEBIAN:
             return site
-    raise UserError("perf_analyzer: the machine's apt sources name no Debian mirror (run `apt-get update` once)")
+    raise UserError(
+        "perf_analyzer: the machine's apt sources name no Debian mirror (run `apt-get update` once)"
+    )
 
 
 def _glibc() -> tuple[int, ...]:

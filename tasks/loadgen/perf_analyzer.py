@@ -15,7 +15,16 @@ from tasks.core.errors import StepError
 from tasks.core.site import Site
 from tasks.core.values import Value
 from tasks.loadgen import install
-from tasks.loadgen.base import MAX_WINDOWS, STABLE_WINDOWS, STABLE_WITHIN, WINDOW_S, Measurement, Point, Target, Window
+from tasks.loadgen.base import (
+    MAX_WINDOWS,
+    STABLE_WINDOWS,
+    STABLE_WITHIN,
+    WINDOW_S,
+    Measurement,
+    Point,
+    Target,
+    Window,
+)
 from tasks.loadgen.requests import Samples, output_sizes, server_config
 
 VERSION = install.VERSION
@@ -88,9 +97,7 @@ def _warm_up(point: Point, target: Target, folder: Path) -> Warm:
     return Warm(request_ms=fastest, inputs=tuple(samples.arrays), outputs=output_sizes(result))
 
 
-def _run(
-    point: Point, target: Target, site: Site, folder: Path, warm: Warm, *, counted: bool
-) -> Measurement:
+def _run(point: Point, target: Target, site: Site, folder: Path, warm: Warm, *, counted: bool) -> Measurement:
     """A run that stops once its windows agree; if they never do, one that takes what there is."""
     try:
         return _once(point, target, site, folder, warm, counted, STABLE_WITHIN, MAX_WINDOWS)
@@ -128,7 +135,12 @@ def _once(
     else:
         args += ["--measurement-mode", "time_windows", "-p", f"{WINDOW_S * 1e3:.0f}"]
     if point.shared_memory == "system":
-        args += ["--shared-memory", "system", "--output-shared-memory-size", str(2 * max(warm.outputs.values()))]
+        args += [
+            "--shared-memory",
+            "system",
+            "--output-shared-memory-size",
+            str(2 * max(warm.outputs.values())),
+        ]
     try:
         proc.run(args, log_path=log_path, timeout_s=TIMEOUT_S)
     except BaseException:
@@ -155,8 +167,8 @@ def parse(point: Point, output: str, table: Path) -> Measurement:
         throughput, request_count = float(row["Inferences/Second"]), int(counts[0])
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise StepError(
-            f"perf_analyzer ended well, but batch {point.batch}, concurrency {point.concurrency} is not in its "
-            f"results in full ({error})",
+            f"perf_analyzer ended well, but its results lack batch {point.batch}, concurrency "
+            f"{point.concurrency}, in whole or in part ({error})",
             log=str(table.with_name("output.log")),
         ) from error
     if len(windows) < STABLE_WINDOWS or throughput <= 0 or not math.isfinite(sum(values.values())):

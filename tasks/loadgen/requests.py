@@ -11,7 +11,8 @@ import numpy as np
 import tritonclient.grpc as triton
 from tritonclient.utils import triton_to_np_dtype
 
-Arrays = dict[str, np.ndarray[Any, Any]]
+Array = np.ndarray[Any, Any]
+Arrays = dict[str, Array]
 
 
 class Samples:

@@ -82,7 +82,9 @@ def _charts(measurements: pl.DataFrame) -> list[str]:
         .properties(width=330, height=240)
         .facet(alt.Facet("scenario:N", title=None), columns=2)
     )
-    parts = kept.unpivot(list(PARTS), index=["cell", "scenario", "point"], variable_name="part", value_name="ms")
+    parts = kept.unpivot(
+        list(PARTS), index=["cell", "scenario", "point"], variable_name="part", value_name="ms"
+    )
     parts = parts.with_columns(pl.col("part").replace_strict(PARTS))
     stacked = (
         alt.Chart(parts)
@@ -90,7 +92,9 @@ def _charts(measurements: pl.DataFrame) -> list[str]:
         .encode(
             x=alt.X("ms:Q", title="latency (ms)"),
             y=alt.Y("point:N", title=None, sort=None),
-            color=alt.Color("part:N", sort=list(PARTS.values()), legend=alt.Legend(orient="bottom", columns=2)),
+            color=alt.Color(
+                "part:N", sort=list(PARTS.values()), legend=alt.Legend(orient="bottom", columns=2)
+            ),
             order="part:N",
             tooltip=["cell", "scenario", "point", "part", "ms"],
         )
