@@ -65,7 +65,8 @@ def install(site: Site) -> list[str]:
 
 def _install_libraries(folder: Path) -> None:
     release = platform.freedesktop_os_release()
-    following = NEXT_DEBIAN.get(release.get("VERSION_CODENAME", ""))
+    codename = release.get("VERSION_CODENAME", "")
+    following = NEXT_DEBIAN.get(codename)
     if not following or not shutil.which("apt-get"):
         raise UserError(
             f"perf_analyzer needs glibc {'.'.join(map(str, NEEDS_GLIBC))}, this host "
@@ -76,7 +77,9 @@ def _install_libraries(folder: Path) -> None:
     for name in ("state/lists/partial", "cache/archives/partial", "etc", "debs", "root"):
         (apt / name).mkdir(parents=True)
     keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
-    (apt / "etc" / "sources.list").write_text(f"deb [signed-by={keyring}] {_mirror()} {following} main\n")
+    (apt / "etc" / "sources.list").write_text(
+        f"deb [signed-by={keyring}] {_mirror(codename)} {following} main\n"
+    )
     options = [
         f"-oDir::State={apt / 'state'}",
         f"-oDir::Cache={apt / 'cache'}",
@@ -99,21 +102,25 @@ def _install_libraries(folder: Path) -> None:
     shutil.rmtree(apt)
 
 
-def _mirror() -> str:
-    """The Debian mirror that this machine's own apt sources name."""
+def _mirror(codename: str) -> str:
+    """The mirror from which this machine's own apt sources take their release `codename`."""
     targets = subprocess.run(
-        ["apt-get", "indextargets", "--format=$(ORIGIN)|$(SITE)|$(CODENAME)", "Created-By: Packages"],
+        [
+            "apt-get",
+            "indextargets",
+            "--no-release-info",
+            "--format=$(RELEASE) $(SITE)",
+            "Created-By: Packages",
+        ],
         check=True,
         capture_output=True,
         text=True,
     ).stdout
     for line in targets.splitlines():
-        origin, site, codename = line.split("|")
-        if origin == "Debian" and codename in NEXT_DEBIAN:
+        release, _, site = line.partition(" ")
+        if release == codename:
             return site
-    raise UserError(
-        "perf_analyzer: the machine's apt sources name no Debian mirror (run `apt-get update` once)"
-    )
+    raise UserError(f"perf_analyzer: the machine's apt sources name no mirror of {codename}")
 
 
 def _glibc() -> tuple[int, ...]:

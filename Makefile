@@ -1,0 +1,47 @@
+# The two commands: `make sweep` and `make test`. Everything lands in .venv/, .servegrid/ and results/.
+
+PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null \
+	&& echo $$p && break; done)
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+SERVER := .servegrid/tritonserver
+PERF_ANALYZER := .servegrid/perf-analyzer/wheel
+
+# perf_analyzer's binary needs glibc 2.38; on an older system it is only installed when asked for.
+NEW_LIBC := $(shell printf '2.38\n%s\n' "$$(getconf GNU_LIBC_VERSION | cut -d' ' -f2)" | sort -VC && echo yes)
+
+.PHONY: sweep test lint install perf-analyzer bench clean
+
+sweep: install
+	$(BIN)/servegrid sweep
+
+test: install perf-analyzer lint
+	$(BIN)/pytest
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+install: $(INSTALLED) $(SERVER) $(if $(NEW_LIBC),$(PERF_ANALYZER))
+
+perf-analyzer: $(PERF_ANALYZER)
+
+bench: install perf-analyzer
+	$(BIN)/python bench/hosted_overhead.py
+
+clean:
+	rm -rf .venv .servegrid build *.egg-info
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "servegrid needs Python 3.11 or 3.12; set PYTHON=..." >&2; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,onnx,dev]'
+	touch $@
+
+$(SERVER): | $(INSTALLED)
+	$(BIN)/servegrid doctor --install-server
+
+$(PERF_ANALYZER): | $(INSTALLED) $(SERVER)
+	$(BIN)/servegrid doctor --install-perf-analyzer
