@@ -10,6 +10,7 @@ import logging
 import signal
 import sys
 import time
+from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
@@ -29,6 +30,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 console = Console()
+INTERRUPTED = 128 + signal.SIGINT
 
 Models = Annotated[list[str] | None, typer.Option("--model", help="A folder below models/; may be repeated.")]
 Variant = Annotated[str, typer.Option(help="`full` is the published size, `tiny` runs on a laptop CPU.")]
@@ -91,9 +93,12 @@ def sweep(
         folder = site.results / campaign
         try:
             state = cast(State[Any], sweep_flow(options, campaign, return_state=True))
+        except KeyboardInterrupt:
+            console.print("interrupted; the rows of finished cells are kept")
+            raise typer.Exit(INTERRUPTED) from None
         finally:
             if (folder / "report.html").exists():
-                console.print(f"report: {folder / 'report.html'}", soft_wrap=True)
+                _print_answer(folder)
         if state.is_crashed() or not (folder / "report.html").exists():
             raise UserError(f"the campaign did not run: {state.message}")
         console.print(state.message)
@@ -110,7 +115,7 @@ def report(campaign: Annotated[str, typer.Argument(help="A folder below results/
 
     folder = default_site().results / campaign
     console.print(Markdown(write(folder)))
-    console.print(f"report: {folder / 'report.html'}", soft_wrap=True)
+    console.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
 
 
 @app.command()
@@ -155,9 +160,16 @@ def main() -> None:
     except ServegridError as error:
         Console(stderr=True).print(f"servegrid: {error}", style="red", markup=False, soft_wrap=True)
         sys.exit(2)
-    except KeyboardInterrupt:
-        Console(stderr=True).print("servegrid: interrupted; finished rows are kept")
-        sys.exit(130)
+
+
+def _print_answer(folder: Path) -> None:
+    """What to ship, and where the report is."""
+    from tasks.core import results
+    from tasks.reporting.answer import choices
+
+    for choice in choices(*results.read(folder)):
+        console.print(f"ship for {choice.sentence}", soft_wrap=True, markup=False, highlight=False)
+    console.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
 
 
 def _interrupt(signum: int, frame: Any) -> None:

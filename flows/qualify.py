@@ -8,16 +8,18 @@ from pathlib import Path
 
 from prefect import flow, tags
 
-from flows.planning import ModelPlan, SweepOptions, plan, preflight
+from flows.planning import SweepOptions, plan, preflight
 from flows.record import Record, Recorder
 from tasks import baseline, convert, export, prepare, profile_data, reference
+from tasks.baseline import Baseline
 from tasks.caching import ensure
 from tasks.configure import configure
 from tasks.core.build import Workplace
 from tasks.core.environment import host, versions
+from tasks.core.plugins import Plugin
 from tasks.core.results import Writer
 from tasks.core.site import default_site
-from tasks.core.values import Cell
+from tasks.core.values import ArtifactRef, Cell, Value
 from tasks.correctness import correctness
 from tasks.deploy import deploy
 from tasks.formats import FORMATS
@@ -53,38 +55,58 @@ def qualify(options: SweepOptions, campaign: str) -> None:
             cell=cell.name,
         )
         product = cell.product
-        with (
-            tags(product.model, product.format, product.precision, cell.profile),
-            recorder.cell(cell) as record,
-        ):
-            run_cell(options, campaign, model, cell, at, record)
+        labels = (product.model, product.format, product.precision, cell.profile)
+        with tags(*labels), recorder.cell(cell) as record:
+            built = build_cell(model.plugin, cell, campaign, at)
+            record.artifact, record.baseline = built.converted, built.baseline
+            measure_cell(model.plugin, cell, built, options.server, at, record)
 
 
-def run_cell(
-    options: SweepOptions, campaign: str, model: ModelPlan, cell: Cell, at: Workplace, record: Record
-) -> None:
-    """Build, serve, prove and measure one cell."""
-    plugin, product = model.plugin, cell.product
+class Built(Value):
+    """The artifacts of a cell, and the framework's own latency by batch size."""
+
+    prepared: ArtifactRef
+    converted: ArtifactRef
+    samples: ArtifactRef
+    reference: ArtifactRef
+    baseline: Baseline
+
+
+def build_cell(plugin: Plugin, cell: Cell, campaign: str, at: Workplace) -> Built:
+    """Every build stage, in order; what is stored already is taken from the store."""
+    product = cell.product
     prepared = ensure(prepare.prepare, prepare.request(plugin, product, at.site), at)
     exported = ensure(export.export, export.request(plugin, product, prepared), at)
     converted = ensure(convert.convert, convert.request(product, exported), at)
-    record.artifact = converted
     samples = ensure(profile_data.profile_data, profile_data.request(plugin, product, prepared), at)
     expected = ensure(reference.reference, reference.request(plugin, product, prepared, samples), at)
-    framework = baseline.request(plugin, cell, prepared, samples, campaign)
-    record.baseline = baseline.read(ensure(baseline.baseline, framework, at), at)
+    framework = ensure(baseline.baseline, baseline.request(plugin, cell, prepared, samples, campaign), at)
+    return Built(
+        prepared=prepared,
+        converted=converted,
+        samples=samples,
+        reference=expected,
+        baseline=baseline.read(framework, at),
+    )
 
+
+def measure_cell(
+    plugin: Plugin, cell: Cell, built: Built, provider: str, at: Workplace, record: Record
+) -> None:
+    """Serve what was built, prove it correct, measure it."""
     with tempfile.TemporaryDirectory(prefix="servegrid-") as folder:
-        configured = configure(cell, converted, Path(folder), at)
+        configured = configure(cell, built.converted, Path(folder), at)
         log_path = at.logs / f"{cell.name}.tritonserver.log"
-        with server(options.server, at.site, Path(folder), log_path) as running:
+        with server(provider, at.site, Path(folder), log_path) as running:
             # Accuracy is proven through the dynamic batcher, so that serving comes first.
-            endpoint = deploy(running, configured, "dynamic", cell.dynamic, samples, at)
-            record.correctness = correctness(plugin, cell, endpoint, prepared, samples, expected, at)
+            endpoint = deploy(running, configured, "dynamic", cell.dynamic, built.samples, at)
+            record.correctness = correctness(
+                plugin, cell, endpoint, built.prepared, built.samples, built.reference, at
+            )
             if record.correctness.failures:
                 return  # how fast it gives wrong answers is of no use
-            points = online(cell.online, endpoint, samples, at)
+            points = online(cell.online, endpoint, built.samples, at)
             record.measured.append((cell.online, cell.dynamic, endpoint, points))
-            endpoint = deploy(running, configured, "static", cell.static, samples, at)
-            points = offline(cell.offline, endpoint, samples, at)
+            endpoint = deploy(running, configured, "static", cell.static, built.samples, at)
+            points = offline(cell.offline, endpoint, built.samples, at)
             record.measured.append((cell.offline, cell.static, endpoint, points))

@@ -44,8 +44,10 @@ def ensure(stage: BuildTask, request: BuildRequest, at: Workplace) -> ArtifactRe
     """Call a build stage and verify what it gives.
 
     Prefect skips the body of a cached task, so a cached reference may be to an artifact that was
-    damaged or deleted since: that one is built again.
+    damaged or deleted since: that one is built again. Prefect's records lie beside the store that
+    they speak of.
     """
+    stage = stage.with_options(result_storage=at.site.home / "prefect-results")
     ref = stage(request, at)
     if at.site.store.intact(ref):
         return ref

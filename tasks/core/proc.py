@@ -53,8 +53,9 @@ def run(
             process.terminate()
 
         timer = threading.Timer(timeout_s, expire)
-        timer.start()
+        timer.daemon = True  # an interrupt may come between any two lines: it must not keep us alive
         try:
+            timer.start()
             assert process.stdout is not None
             for raw in process.stdout:
                 line = raw.decode(errors="replace").rstrip()

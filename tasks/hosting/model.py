@@ -30,7 +30,7 @@ class _Exported:
     """
 
     def __init__(self, array: Array) -> None:
-        array = np.ascontiguousarray(array)
+        array = np.require(array, requirements=["C", "W"])  # NumPy exports no read-only array, as inputs are
         if array.size == 0:  # NumPy's strides of an empty array are not those the backend calls contiguous
             strides = [array.itemsize * math.prod(array.shape[axis + 1 :]) for axis in range(array.ndim)]
             array = np.lib.stride_tricks.as_strided(array, strides=strides)

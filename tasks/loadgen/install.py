@@ -21,20 +21,13 @@ VERSION = "2.60.0"
 NEEDS_GLIBC = (2, 38)
 NEXT_DEBIAN = {"bookworm": "trixie"}
 PACKAGES = ("libc6", "libstdc++6", "libgcc-s1", "libssl3t64", "zlib1g", "libzstd1")
+BINARY = Path("wheel/perf_analyzer/bin/perf_analyzer")
 LOADER = "ld-linux-x86-64.so.2"
 
 
 def command(site: Site) -> list[str] | None:
     """The start of a command line that runs perf_analyzer here; None where it is not installed."""
-    binary = _folder(site) / "wheel" / "perf_analyzer" / "bin" / "perf_analyzer"
-    if not binary.is_file():
-        return None
-    if _glibc() >= NEEDS_GLIBC:
-        return [str(binary)]
-    libraries = _folder(site) / "lib"
-    if not (libraries / LOADER).is_file():
-        return None
-    return [str(libraries / LOADER), "--library-path", str(libraries), str(binary)]
+    return _command(_folder(site))
 
 
 def install(site: Site) -> list[str]:
@@ -44,23 +37,34 @@ def install(site: Site) -> list[str]:
         UserError: this host's libc is too old, and it is not a Debian whose next release is known.
         subprocess.CalledProcessError: pip, apt-get, dpkg-deb or the binary itself failed.
     """
-    folder = _folder(site)
-    shutil.rmtree(folder, ignore_errors=True)
+    folder, fresh = _folder(site), _folder(site).with_suffix(".new")
+    shutil.rmtree(fresh, ignore_errors=True)
     subprocess.run(
         [
             *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"),
-            *("--platform=manylinux_2_38_x86_64", f"--target={folder / 'wheel'}"),
+            *("--platform=manylinux_2_38_x86_64", f"--target={fresh / 'wheel'}"),
             f"perf-analyzer=={VERSION}",
         ],
         check=True,
     )
-    (folder / "wheel" / "perf_analyzer" / "bin" / "perf_analyzer").chmod(0o755)
+    (fresh / BINARY).chmod(0o755)
     if _glibc() < NEEDS_GLIBC:
-        _install_libraries(folder)
-    found = command(site)
-    assert found is not None
-    subprocess.run([*found, "--version"], check=True, stdout=subprocess.DEVNULL)
-    return found
+        _install_libraries(fresh)
+    subprocess.run([*(_command(fresh) or []), "--version"], check=True, stdout=subprocess.DEVNULL)
+    shutil.rmtree(folder, ignore_errors=True)
+    fresh.rename(folder)
+    return _command(folder) or []
+
+
+def _command(folder: Path) -> list[str] | None:
+    binary, loader = folder / BINARY, folder / "lib" / LOADER
+    if not binary.is_file():
+        return None
+    if _glibc() >= NEEDS_GLIBC:
+        return [str(binary)]
+    if not loader.is_file():
+        return None
+    return [str(loader), "--library-path", str(loader.parent), str(binary)]
 
 
 def _install_libraries(folder: Path) -> None:

@@ -171,7 +171,8 @@ def parse(point: Point, output: str, table: Path) -> Measurement:
             f"{point.concurrency}, in whole or in part ({error})",
             log=str(table.with_name("output.log")),
         ) from error
-    if len(windows) < STABLE_WINDOWS or throughput <= 0 or not math.isfinite(sum(values.values())):
+    measured = throughput > 0 and math.isfinite(throughput + sum(values.values()))
+    if len(windows) < STABLE_WINDOWS or not measured:
         raise StepError(
             f"perf_analyzer gave a partial result: {len(windows)} windows, {throughput:g} inferences/s",
             log=str(table.with_name("output.log")),

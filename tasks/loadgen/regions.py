@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -36,25 +37,21 @@ def shared_messages(
     inputs = [list(batch.arrays.values()) for batch in batches]
     in_size = sum(array.nbytes for arrays in inputs for array in arrays)
     out_size = sum(outputs.values())
-    names = [f"{endpoint.shm_prefix}{kind}" for kind in ("inputs", "outputs")]
-    handles = [
-        shm.create_shared_memory_region(name, f"/{name}", max(size, 1))
-        for name, size in zip(names, (in_size, out_size * point.concurrency), strict=True)
-    ]
-    try:
-        flat = [array for arrays in inputs for array in arrays]
-        shm.set_shared_memory_region(handles[0], flat)
-        for name, size in zip(names, (in_size, out_size * point.concurrency), strict=True):
-            client.register_system_shared_memory(name, f"/{name}", max(size, 1))
+    sizes = (max(in_size, 1), max(out_size * point.concurrency, 1))
+    # A client that was killed leaves its names registered: each process has names of its own.
+    names = [f"{endpoint.shm_prefix}{os.getpid()}_{kind}" for kind in ("inputs", "outputs")]
+    with ExitStack() as stack:
+        handles = []
+        for name, size in zip(names, sizes, strict=True):
+            handles.append(shm.create_shared_memory_region(name, f"/{name}", size))
+            stack.callback(shm.destroy_shared_memory_region, handles[-1])
+            client.register_system_shared_memory(name, f"/{name}", size)
+            stack.callback(client.unregister_system_shared_memory, name)
+        shm.set_shared_memory_region(handles[0], [array for arrays in inputs for array in arrays])
         yield [
             _messages(endpoint.model, batches, outputs, names, worker * out_size)
             for worker in range(point.concurrency)
         ]
-    finally:
-        for name in names:
-            client.unregister_system_shared_memory(name)
-        for handle in handles:
-            shm.destroy_shared_memory_region(handle)
 
 
 def _messages(

@@ -24,6 +24,15 @@ class Choice(Value):
     served_metric: float
     lead: float | None
 
+    @property
+    def sentence(self) -> str:
+        """The whole in one line."""
+        return (
+            f"{self.aim}: {self.cell}, {self.instances} instance(s), batch {self.batch} x {self.concurrency}: "
+            f"{self.throughput:.1f} inferences/s, p99 {self.p99_ms:.2f} ms, {self.metric} "
+            f"{self.served_metric:.4f} ({lead_text(self)})"
+        )
+
 
 def choices(cells: pl.DataFrame, measurements: pl.DataFrame) -> list[Choice]:
     """For each model: the stable point of most throughput offline and online, and of least p99 online."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import tritonclient.grpc as triton
 from tritonclient.utils import InferenceServerException
 
+from tasks.core import proc
 from tasks.core.errors import StepError
 
 POLL_S = 0.02
@@ -23,7 +25,7 @@ def load(client: Any, model: str, config: str, *, timeout_s: float, log: str) ->
     try:
         client.load_model(model, config=config, client_timeout=timeout_s)
     except InferenceServerException as error:
-        raise StepError(f"the server did not load {model}: {error}", log=log) from error
+        raise StepError(f"the server did not load {model}: {error}{_reason(model, log)}", log=log) from error
 
 
 def unload(client: Any, model: str, *, timeout_s: float) -> None:
@@ -47,6 +49,12 @@ def unload_all(url: str, *, timeout_s: float) -> None:
                 unload(client, model.name, timeout_s=timeout_s)
         except InferenceServerException:
             return
+
+
+def _reason(model: str, log: str) -> str:
+    """Why a config was refused: the server's answer does not say, its log does."""
+    said = [line for line in proc.tail(Path(log)).splitlines() if f"model directory '{model}'" in line]
+    return f"\n{said[-1]}" if said else ""
 
 
 def _state(client: Any, model: str) -> str:

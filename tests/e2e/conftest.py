@@ -1,0 +1,132 @@
+"""A Prefect server of our own for this folder's tests, and the `servegrid` command beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows import local_server
+from tasks.core.site import ROOT, Site, default_site
+
+PLUGINS = ROOT / "tests" / "plugins"
+
+
+@dataclass(frozen=True)
+class Command:
+    """`servegrid` with an environment of its own; nothing is shared with the developer's folders."""
+
+    site: Site
+    env: dict[str, str]
+
+    def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+        program = [str(Path(sys.executable).with_name("servegrid")), *arguments]
+        return subprocess.Popen(
+            program,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            **options,
+        )
+
+    def run(self, *arguments: str, timeout: float = 300) -> tuple[int, str]:
+        process = self.start(*arguments)
+        output, _ = process.communicate(timeout=timeout)
+        return process.returncode, output
+
+    @property
+    def campaign(self) -> Path:
+        """The folder of the latest campaign."""
+        return max(self.site.results.iterdir())
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows that are there by now."""
+        paths = self.site.results.glob("*/rows.jsonl")
+        return [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+
+
+@dataclass(frozen=True)
+class Api:
+    """A running Prefect server."""
+
+    url: str
+    env: dict[str, str]
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        request = urllib.request.Request(
+            f"{self.url}/{path}", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+    def task_runs(self, tag: str | None = None) -> list[dict[str, Any]]:
+        """Every task run (of a tag), once all of them are in a final state; states come a little late."""
+        body: dict[str, Any] = {"sort": "EXPECTED_START_TIME_ASC", "limit": 200}
+        if tag:
+            body["task_runs"] = {"tags": {"all_": [tag]}}
+        deadline = time.monotonic() + 30
+        while True:
+            runs: list[dict[str, Any]] = self.post("task_runs/filter", body)
+            final = all(r["state"] and r["state"]["type"] in ("COMPLETED", "FAILED", "CRASHED") for r in runs)
+            if (runs and final) or time.monotonic() > deadline:
+                return runs
+            time.sleep(0.5)
+
+
+@pytest.fixture(scope="session")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+    home = tmp_path_factory.mktemp("prefect")
+    env = {**os.environ, **local_server.settings(Site.model_construct(home=home))}
+    env["PREFECT_LOGGING_EXTRA_LOGGERS"] = "servegrid"
+    with local_server.running(home / "server.log", env) as url:
+        yield Api(url=url, env={**env, "PREFECT_API_URL": url})
+
+
+@pytest.fixture(scope="session")
+def make_command(api: Api, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Command]:
+    """`servegrid` on a folder of models, with an empty store and no results."""
+
+    def make(models: Path) -> Command:
+        root = tmp_path_factory.mktemp("site")
+        home = root / "home"
+        home.mkdir()
+        for tool in ("tritonserver", "perf-analyzer"):
+            if (default_site().home / tool).exists():
+                (home / tool).symlink_to(default_site().home / tool)
+        site = default_site().model_copy(
+            update={"home": home, "results": root / "results", "models": models, "sources": home / "sources"}
+        )
+        env = api.env | {
+            "SERVEGRID_HOME": str(home),
+            "SERVEGRID_RESULTS": str(site.results),
+            "SERVEGRID_MODELS": str(models),
+            "SERVEGRID_SOURCES": str(site.sources),
+        }
+        return Command(site=site, env=env)
+
+    return make
+
+
+@pytest.fixture
+def plugins(tmp_path: Path) -> Path:
+    """A copy of the test plug-ins that a test may edit."""
+    target = tmp_path / "models"
+    shutil.copytree(PLUGINS, target)
+    return target
+
+
+@pytest.fixture
+def command(make_command: Callable[[Path], Command], plugins: Path) -> Command:
+    return make_command(plugins)

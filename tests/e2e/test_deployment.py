@@ -1,0 +1,39 @@
+"""`prefect deployment run 'sweep/local'`, with a real server, a real worker and a real sweep."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tasks.core import proc, results
+from tasks.core.site import ROOT
+
+
+def prefect(command: Any, *arguments: str) -> str:
+    program = [str(Path(sys.executable).with_name("prefect")), "--no-prompt", *arguments]
+    done = subprocess.run(program, env=command.env, cwd=ROOT, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_worker_runs_the_deployment(command: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    prefect(command, "work-pool", "create", "gpu-cpu", "--type", "process", "--overwrite")
+    prefect(command, "deploy", "--all", "--prefect-file", "deployments/prefect.yaml")
+    options = {"models": ["tiny_mlp"], "formats": ["onnx"], "generator": "client"}
+    for name, value in command.env.items():
+        monkeypatch.setenv(name, value)
+    worker = [str(Path(sys.executable).with_name("prefect")), "worker", "start", "--pool", "gpu-cpu"]
+    with proc.running(worker, log_path=tmp_path / "worker.log", env=command.env, stop_s=15):
+        output = prefect(
+            command,
+            *("deployment", "run", "sweep/local", "--watch", "--watch-interval", "2"),
+            *("--param", f"options={json.dumps(options)}", "--param", 'campaign="from-a-worker"'),
+        )
+    assert "Completed" in output or "finished successfully" in output, output
+    cells, measurements = results.read(command.site.results / "from-a-worker")
+    assert cells["verdict"].item() in ("passed", "unstable")
+    assert measurements.height == 2
+    assert (command.site.results / "from-a-worker" / "report.html").exists()

@@ -1,0 +1,185 @@
+"""Bad input and bad luck, as a user of the command meets them."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tasks.core.site import ROOT
+
+MEASURED = ("passed", "unstable")
+"""Verdicts of a correct cell: how steady its one point is depends on what else the machine does."""
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def wait_for(condition: Callable[[], Any], seconds: float) -> Any:
+    """What the condition gives once it gives something true."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"not within {seconds} s")
+
+
+def of_site(command: Any, name: str = "") -> list[psutil.Process]:
+    """Live processes that were started for this site, and whose command line has `name` in it."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            line = " ".join(process.cmdline())
+            ours = process.environ().get("SERVEGRID_HOME") == str(command.site.home)
+        except (psutil.Error, OSError):
+            continue
+        if ours and name in line and process.status() != psutil.STATUS_ZOMBIE:
+            found.append(process)
+    return found
+
+
+def tritonserver(command: Any) -> psutil.Process | None:
+    for process in of_site(command, "--model-repository"):
+        if process.name() == "tritonserver":
+            return process
+    return None
+
+
+def measuring(command: Any) -> bool:
+    return bool(of_site(command, "tasks.loadgen.client_process"))
+
+
+def regions() -> set[str]:
+    return {path.name for path in Path("/dev/shm").glob("servegrid_*")}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--model", "tiny_mpl"], "unknown model"),
+        (["--model", "tiny_mpl"], "did you mean 'tiny_mlp'?"),
+        (["--format", "onxx"], "unknown format 'onxx': did you mean 'onnx'?"),
+        (["--precision", "fp23"], "unknown precision 'fp23': did you mean 'fp32'?"),
+        (["--profile", "cpv"], "did you mean 'cpu'?"),
+        (["--variant", "tyni"], "did you mean 'tiny'?"),
+        (["--generator", "wrk"], "generator: Input should be 'auto', 'perf_analyzer' or 'client'"),
+    ],
+)
+def test_an_unknown_name_is_one_line_with_the_nearest_and_exit_code_2(
+    command: Any, arguments: list[str], expected: str
+) -> None:
+    model = [] if "--model" in arguments else ["--model", "tiny_mlp"]
+    code, output = command.run("sweep", *model, *arguments)
+    assert code == 2
+    assert expected in output
+    assert len(output.splitlines()) == 1
+    assert not command.site.results.exists()
+
+
+def test_a_wrong_key_in_model_yaml_is_named_with_its_file(command: Any, plugins: Path) -> None:
+    path = plugins / "tiny_mlp" / "model.yaml"
+    edit(path, "opset: 13", "opsett: thirteen")
+    code, output = command.run("sweep", "--model", "tiny_mlp")
+    assert code == 2
+    assert str(path) in output
+    assert "opsett: no such key" in output
+    assert "opset: this key is required" in output
+
+
+def test_files_that_a_variant_wants_are_named_before_any_work(make_command: Any) -> None:
+    command = make_command(ROOT / "models")
+    code, output = command.run("sweep", "--model", "bert_large_qa", "--variant", "full")
+    assert code == 2
+    for name in ("bert_large_qa.pt", "bert_config.json", "vocab.txt", "dev-v1.1.json"):
+        assert str(command.site.sources / "bert_large_qa" / name) in output
+    assert "NGC" in output
+    assert not command.site.results.exists()
+
+
+def test_a_missing_server_is_said_before_any_work(command: Any) -> None:
+    (command.site.home / "tritonserver").unlink()
+    code, output = command.run("sweep", "--model", "tiny_mlp")
+    assert code == 2
+    assert "servegrid doctor --install-server" in output
+    assert not command.site.results.exists()
+
+
+def test_a_plugin_that_raises_ends_one_cell_and_the_others_go_on(command: Any, plugins: Path) -> None:
+    edit(
+        plugins / "tiny_mlp" / "model.py",
+        "    return module, ",
+        "    class Picky(torch.nn.Module):\n"
+        "        def __init__(self, inner):\n"
+        "            super().__init__()\n"
+        "            self.inner = inner\n"
+        "        def forward(self, x):\n"
+        "            if torch.onnx.is_in_onnx_export():\n"
+        "                raise RuntimeError('this network hates ONNX')\n"
+        "            return self.inner(x)\n"
+        "    module = Picky(module).eval()\n"
+        "    return module, ",
+    )
+    code, output = command.run("sweep", "--model", "tiny_mlp", "--generator", "client")
+    assert code == 1, output
+    cells = {row["format"]: row for row in command.rows() if row["kind"] == "cell"}
+    assert cells["ts-trace"]["verdict"] in MEASURED
+    assert cells["onnx"]["verdict"] == "error"
+    log = Path(cells["onnx"]["log"]).read_text()
+    assert "this network hates ONNX" in log
+    assert "Traceback" in log
+    assert "model.py" in log
+    assert "-m tasks.child" in cells["onnx"]["command"]
+    assert (command.campaign / "report.html").exists()
+
+
+def test_a_server_killed_in_mid_measurement_costs_one_cell(command: Any) -> None:
+    process = command.start("sweep", "--model", "tiny_mlp", "--generator", "client")
+    wait_for(lambda: measuring(command), 120)
+    first = tritonserver(command)
+    assert first is not None
+    killed = time.monotonic()
+    first.kill()
+    wait_for(command.rows, 30)
+    assert time.monotonic() - killed < 10
+    output, _ = process.communicate(timeout=200)
+    assert process.returncode == 1, output
+    verdicts = [row["verdict"] for row in command.rows() if row["kind"] == "cell"]
+    assert verdicts[0] == "error", output
+    assert verdicts[1] in MEASURED, output
+    assert of_site(command) == []
+    assert not regions()
+
+
+def test_ctrl_c_keeps_finished_rows_and_leaves_nothing_behind(command: Any) -> None:
+    process = command.start("sweep", "--model", "tiny_mlp", "--generator", "client")
+    wait_for(command.rows, 200)
+    wait_for(lambda: measuring(command), 120)
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert "interrupted" in output
+    cells = [row for row in command.rows() if row["kind"] == "cell"]
+    assert len(cells) == 1
+    assert cells[0]["verdict"] in MEASURED
+    assert (command.campaign / "cells.parquet").exists()
+    wait_for(lambda: not of_site(command), 10)
+    assert not regions()
+
+
+def test_a_killed_command_leaves_nothing_behind(command: Any) -> None:
+    process = command.start("sweep", "--model", "tiny_mlp", "--generator", "client")
+    wait_for(lambda: measuring(command), 200)
+    process.kill()
+    process.communicate(timeout=30)
+    wait_for(lambda: not of_site(command), 15)
+    wait_for(lambda: not regions(), 5)

@@ -1,0 +1,120 @@
+"""The main job for real: BERT from checkpoint to report, twice."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tasks.core import results
+from tasks.core.site import ROOT
+from tasks.loadgen import GENERATORS
+
+STAGES = {
+    "prepare": 1, "export": 1, "convert": 1, "profile_data": 1, "reference": 1, "baseline": 1,
+    "configure": 1, "deploy": 2, "correctness": 1, "online": 1, "offline": 1,
+}  # fmt: skip
+"""Task runs of one cell; `deploy` is one for each serving."""
+BUILD = ("prepare", "export", "convert", "profile_data", "reference")
+CELLS = {"bert_large_qa-tiny-onnx-fp32", "bert_large_qa-tiny-onnx-fp16"}
+
+
+@pytest.fixture(scope="module")
+def sweep(make_command: Callable[[Path], Any]) -> Any:
+    """A finished sweep of the ONNX cells: the command, and what it printed."""
+    command = make_command(ROOT / "models")
+    code, output = command.run("sweep", "--format", "onnx", timeout=500)
+    assert code == 0, output
+    return command, output
+
+
+@pytest.fixture(scope="module")
+def tables(sweep: Any) -> tuple[pl.DataFrame, pl.DataFrame]:
+    command, _ = sweep
+    return (
+        pl.read_parquet(command.campaign / "cells.parquet"),
+        pl.read_parquet(command.campaign / "measurements.parquet"),
+    )
+
+
+def test_every_cell_is_correct_and_measured(tables: tuple[pl.DataFrame, pl.DataFrame]) -> None:
+    cells, measurements = tables
+    assert set(cells["cell"]) == CELLS
+    assert set(cells["verdict"]) <= {"passed", "unstable"}, cells["reason"].to_list()
+    assert (cells["framework_metric"] >= 0.8).all()
+    assert (cells["served_metric"] >= 0.8).all()
+    assert (cells["blind_metric"] < 0.2).all()
+    points = Counter(measurements.select("cell", "scenario").iter_rows())
+    assert points == {(cell, scenario): 3 for cell in CELLS for scenario in ("offline", "online")}
+
+
+def test_half_precision_is_half_the_size_and_really_differs(
+    tables: tuple[pl.DataFrame, pl.DataFrame],
+) -> None:
+    cells, _ = tables
+    by_precision = {row["precision"]: row for row in cells.iter_rows(named=True)}
+    half, full = by_precision["fp16"], by_precision["fp32"]
+    assert 0.4 < half["artifact_bytes"] / full["artifact_bytes"] < 0.65
+    assert half["largest_difference"] > 10 * full["largest_difference"]
+
+
+def test_measurements_are_whole_and_consistent(sweep: Any, tables: tuple[pl.DataFrame, pl.DataFrame]) -> None:
+    command, _ = sweep
+    _, measurements = tables
+    wanted = "client" if GENERATORS["perf_analyzer"].problem(command.site) else "perf_analyzer"
+    assert set(measurements["generator"]) == {wanted}
+    numbers = measurements.select(*results.MEASURED)
+    assert numbers.null_count().sum_horizontal().item() == 0
+    assert (measurements["request_count"] >= 3 * measurements["minimum_request_count"]).all()
+    littles_law = pl.col("throughput") * pl.col("avg_ms") / 1e3 / (pl.col("concurrency") * pl.col("batch"))
+    ratios = measurements.select(littles_law).to_series()
+    assert ratios.is_between(0.8, 1.2).all(), ratios.to_list()
+    offline = measurements.filter(pl.col("scenario") == "offline")
+    assert (offline["framework_avg_ms"] > 0).all()
+    assert set(offline["batching"]) == {"static"}
+    assert set(measurements.filter(pl.col("scenario") == "online")["batching"]) == {"dynamic"}
+
+
+def test_every_file_of_the_campaign_is_there(sweep: Any) -> None:
+    command, output = sweep
+    for name in ("rows.jsonl", "cells.parquet", "measurements.parquet", "report.md", "report.html"):
+        assert (command.campaign / name).stat().st_size > 0
+    assert str(command.campaign / "report.html") in output
+    for scenario in ("offline", "online"):
+        table = pl.read_csv(command.campaign / f"{scenario}.csv")
+        assert table.columns == [*results.PUBLISHED_KEYS, *results.MEASURED.values()]
+        assert table.height == 6
+        assert set(table["sequence_length"]) == {64}
+    assert "orchestration" in (command.campaign / "report.md").read_text()
+    row = json.loads((command.campaign / "rows.jsonl").read_text().splitlines()[0])
+    assert json.loads(row["versions"])["onnxruntime"]
+
+
+def test_the_api_shows_one_task_run_a_stage_and_cell(sweep: Any, api: Any) -> None:
+    runs = api.task_runs("bert_large_qa")
+    for cell in CELLS:
+        of_cell = [run for run in runs if run["name"].endswith(cell)]
+        assert Counter(run["name"].split()[0] for run in of_cell) == STAGES
+        precision = cell.rsplit("-", 1)[1]
+        assert {"bert_large_qa", "onnx", precision, "cpu"} <= set(of_cell[0]["tags"])
+    shared = [run for run in runs if run["name"].split()[0] in ("prepare", "export", "profile_data")]
+    assert Counter(run["state"]["name"] for run in shared) == {"Completed": 3, "Cached": 3}
+
+
+def test_a_second_sweep_builds_nothing_and_measures_again(sweep: Any, api: Any) -> None:
+    command, _ = sweep
+    before = len(api.task_runs("bert_large_qa"))
+    code, output = command.run("sweep", "--format", "onnx", "--precision", "fp32", "--generator", "client")
+    assert code == 0, output
+    runs = api.task_runs("bert_large_qa")[before:]
+    states = {run["name"].split()[0]: run["state"]["name"] for run in runs}
+    assert {states[stage] for stage in BUILD} == {"Cached"}
+    assert {states[stage] for stage in ("baseline", "online", "offline")} == {"Completed"}
+    measurements = pl.read_parquet(command.campaign / "measurements.parquet")
+    assert set(measurements["generator"]) == {"client"}
+    assert measurements.height == 6

@@ -1,0 +1,71 @@
+"""The documents keep up with the commands, the files and the fields that they speak of."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tasks.core.site import ROOT
+
+README = (ROOT / "README.md").read_text()
+SERVEGRID = str(Path(sys.executable).with_name("servegrid"))
+
+
+def blocks(text: str) -> list[str]:
+    return re.findall(r"```\n(.*?)```", text, flags=re.DOTALL)
+
+
+def commands(program: str) -> list[str]:
+    lines = [line.split("#")[0].strip() for block in blocks(README) for line in block.splitlines()]
+    return sorted({line for line in lines if line.startswith(f"{program} ")})
+
+
+@pytest.mark.parametrize("line", commands("servegrid"))
+def test_every_command_of_the_readme_is_one(line: str) -> None:
+    words = shlex.split(line)[1:]
+    help_ = subprocess.run([SERVEGRID, words[0], "--help"], capture_output=True, text=True, timeout=60)
+    assert help_.returncode == 0
+    for option in (word for word in words if word.startswith("--")):
+        assert option in help_.stdout
+
+
+def test_every_command_is_in_the_readme() -> None:
+    help_ = subprocess.run([SERVEGRID, "--help"], capture_output=True, text=True, timeout=60).stdout
+    names = re.findall(r"^│ (\w+) ", help_, flags=re.MULTILINE)
+    assert {"plan", "sweep", "report", "doctor"} <= set(names)
+    for name in names:
+        assert f"servegrid {name}" in README
+
+
+@pytest.mark.parametrize("line", commands("make"))
+def test_every_make_target_of_the_readme_is_one(line: str) -> None:
+    target = line.split()[1]
+    done = subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_folder_of_the_tree_is_there() -> None:
+    tree = next(block for block in blocks(README) if block.startswith("flows/"))
+    for name in re.findall(r"^(\w+/(?:adr/)?)", tree, flags=re.MULTILINE):
+        assert (ROOT / name).is_dir(), name
+
+
+def test_every_setting_is_in_the_readme() -> None:
+    for name in re.findall(r"SERVEGRID_\w+", (ROOT / "tasks" / "core" / "site.py").read_text()):
+        assert name in README, name
+
+
+def test_the_deployment_file_names_flows_that_exist() -> None:
+    import importlib
+
+    import yaml
+
+    document = yaml.safe_load((ROOT / "deployments" / "prefect.yaml").read_text())
+    for deployment in document["deployments"]:
+        module, _, name = deployment["entrypoint"].rpartition(".")
+        assert getattr(importlib.import_module(module), name).name == "sweep"
