@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from tasks.core.environment import matches, missing
-from tasks.core.errors import UserError
+from tasks.core.errors import UserError, unknown
 from tasks.core.matrix import Plan, Selection, expand
 from tasks.core.plugins import Plugin, load_model, load_profile
 from tasks.core.site import Site
@@ -62,6 +62,8 @@ def plan(options: SweepOptions, site: Site) -> tuple[ModelPlan, ...]:
     Raises:
         UserError: a name is unknown, or a YAML file is wrong.
     """
+    if options.server not in SERVERS:
+        raise unknown("server", options.server, SERVERS)
     generator = choose_generator(options, site)
     profile = load_profile(site.profiles, options.profile)
     found = []

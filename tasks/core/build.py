@@ -106,7 +106,7 @@ def run_step(
             level=logging.INFO,
         )
     except StepError as error:
-        if f"exit code {UNSUPPORTED_EXIT}\n" in str(error):
+        if error.code == UNSUPPORTED_EXIT:
             raise UnsupportedError(proc.tail(log_path, lines=1)) from error
         raise
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import functools
 import importlib.metadata
@@ -89,11 +90,27 @@ def device_lock(device: str, *, exclusive: bool) -> Iterator[None]:
 
     The kernel lets go of the lock when its holder dies, however it dies.
     """
-    folder = Path(tempfile.gettempdir()) / "servegrid-locks"
-    folder.mkdir(mode=0o1777, exist_ok=True)
-    with (folder / f"{device}.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+    descriptor = _open_lock(Path(tempfile.gettempdir()) / "servegrid-locks" / f"{device}.lock")
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
         yield
+    finally:
+        os.close(descriptor)
+
+
+def _open_lock(path: Path) -> int:
+    """A descriptor to lock: every user of the host opens the file that the first one made, to read."""
+    try:
+        return os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        pass
+    with contextlib.suppress(FileExistsError):
+        path.parent.mkdir()
+        path.parent.chmod(0o1777)  # mkdir's own mode is cut by the umask
+    descriptor = os.open(path, os.O_RDONLY | os.O_CREAT, 0o666)
+    with contextlib.suppress(PermissionError):
+        os.fchmod(descriptor, 0o666)
+    return descriptor
 
 
 def _cpu_name() -> str:

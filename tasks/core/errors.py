@@ -32,19 +32,14 @@ class InfeasibleError(ServegridError):
 
 
 class StepError(ServegridError):
-    """A step failed; `log` is the file with its output, `command` repeats just that step."""
+    """A step failed; `log` is the file with its output, `command` repeats just that step, `code` is
+    the exit code of its process, where it had one."""
 
-    def __init__(self, message: str, *, log: str = "", command: str = "") -> None:
+    def __init__(self, message: str, *, log: str = "", command: str = "", code: int | None = None) -> None:
         super().__init__(message)
         self.log = log
         self.command = command
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return (_step_error, (str(self), self.log, self.command))
-
-
-def _step_error(message: str, log: str, command: str) -> StepError:
-    return StepError(message, log=log, command=command)
+        self.code = code
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:

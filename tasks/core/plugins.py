@@ -62,13 +62,21 @@ def source_digests(folder: Path, entry: str, *, with_data: bool = False) -> dict
             continue
         text = (folder / name).read_bytes()
         found[name] = hashlib.sha256(text).hexdigest()
-        waiting += [f"{module}.py" for module in _imports(text) if (folder / f"{module}.py").is_file()]
+        for module in _imports(text):
+            waiting += _files(folder, module)
     if with_data:
         for path in sorted((folder / "data").rglob("*")):
             if path.is_file():
                 name = path.relative_to(folder).as_posix()
                 found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
     return dict(sorted(found.items()))
+
+
+def _files(folder: Path, module: str) -> list[str]:
+    """The files of a sibling module or package; none when the module is not the folder's own."""
+    paths = [folder / f"{module}.py"] if (folder / f"{module}.py").is_file() else []
+    paths += (folder / module).rglob("*.py")
+    return [path.relative_to(folder).as_posix() for path in paths]
 
 
 def _imports(source: bytes) -> set[str]:

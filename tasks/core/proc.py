@@ -3,6 +3,7 @@ which dies with us; its output in a log file."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import shlex
@@ -71,7 +72,12 @@ def run(
     if code == KILLED:
         raise StepError(f"was killed (out of memory?)\n{tail(log_path)}", log=str(log_path), command=command)
     if code != 0:
-        raise StepError(f"ended with exit code {code}\n{tail(log_path)}", log=str(log_path), command=command)
+        raise StepError(
+            f"ended with exit code {code}\n{tail(log_path)}",
+            log=str(log_path),
+            command=command,
+            code=code,
+        )
 
 
 @contextmanager
@@ -90,12 +96,13 @@ def running(
         try:
             yield process
         finally:
+            ended_before = process.poll() is not None
             process.terminate()
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=stop_s + 2.0)
-            except subprocess.TimeoutExpired:
-                log.warning("%s did not stop in %g s and was killed", Path(args[0]).name, stop_s)
             _release(process)
+            if process.returncode == KILLED and not ended_before:
+                log.warning("%s did not stop in %g s and was killed", Path(args[0]).name, stop_s)
 
 
 def tail(log_path: Path, lines: int = TAIL_LINES) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 import polars as pl
 
@@ -151,10 +151,17 @@ class Writer:
     def append(self, kind: Literal["cell", "measurement"], row: Row) -> None:
         known = CELLS if kind == "cell" else MEASUREMENTS
         assert not set(row) - set(known), set(row) - set(known)
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"kind": kind} | row) + "\n")
+        with self._path.open("a+b") as file:
+            if file.seek(0, os.SEEK_END) and not _ends_with_newline(file):
+                file.write(b"\n")  # a crash cut the last row off: let it not take this one along
+            file.write(json.dumps({"kind": kind} | row).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
+
+
+def _ends_with_newline(file: IO[bytes]) -> bool:
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) == b"\n"
 
 
 def read(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -49,21 +49,21 @@ class ServingDefaults(Value):
     max_batch_size: PositiveInt
     preferred_batch_sizes: tuple[PositiveInt, ...]
     max_queue_delay_us: int = Field(ge=0)
-    instances: tuple[PositiveInt, ...] = (1,)
+    instances: tuple[PositiveInt, ...] = Field((1,), min_length=1)
     load_timeout_s: PositiveInt
 
 
 class OfflineDefaults(Value):
     """Offline points: batch sizes at concurrency 1."""
 
-    batch_sizes: tuple[PositiveInt, ...]
+    batch_sizes: tuple[PositiveInt, ...] = Field(min_length=1)
 
 
 class OnlineDefaults(Value):
     """Online points: concurrencies at one client batch."""
 
     client_batch: PositiveInt
-    concurrency: tuple[PositiveInt, ...]
+    concurrency: tuple[PositiveInt, ...] = Field(min_length=1)
 
 
 class Variant(Value):
@@ -77,6 +77,18 @@ class Variant(Value):
     offline: OfflineDefaults
     online: OnlineDefaults
     metric: Metric
+
+    @model_validator(mode="after")
+    def _fits(self) -> Variant:
+        limit = self.serving.max_batch_size
+        for key, sizes in (
+            ("serving.preferred_batch_sizes", self.serving.preferred_batch_sizes),
+            ("offline.batch_sizes", self.offline.batch_sizes),
+            ("online.client_batch", (self.online.client_batch,)),
+        ):
+            if max(sizes, default=0) > limit:
+                raise ValueError(f"{key}: {max(sizes)} is over serving.max_batch_size, {limit}")
+        return self
 
 
 class ModelSpec(Value):
@@ -99,6 +111,9 @@ class ModelSpec(Value):
         for missing in sorted(used - set(self.tolerances)):
             raise ValueError(f"tolerances: no entry for precision {missing!r}, which formats use")
         for name, variant in self.variants.items():
+            for axis in (a for t in (*self.inputs, *self.outputs) for a in t.shape[1:]):
+                if isinstance(axis, str) and not isinstance(variant.parameters.get(axis, -1), int):
+                    raise ValueError(f"variants.{name}.parameters.{axis}: a tensor's axis, so a whole number")
             for missing in sorted(used - set(variant.metric.drop)):
                 raise ValueError(f"variants.{name}.metric.drop: no entry for precision {missing!r}")
         return self
@@ -148,7 +163,7 @@ def load_yaml(path: Path, kind: type[SpecT]) -> SpecT:
         data: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none
         raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
     if not isinstance(data, dict):
         raise UserError(f"{path}: expected a mapping of keys, found {type(data).__name__}")

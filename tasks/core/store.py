@@ -4,7 +4,7 @@ were made.
     objects/<digest>/    one artifact, never changed once there
     keys/<key>.json      the request that made an artifact, and the reference to it
     scratch/<key>/       an artifact in the making
-    locks/<key>.lock     held while an artifact of that key is being built
+    locks/*.lock         held while a key is being built, or a digest put in its place
 
 The store is a plain folder; several hosts may share it on one file system.
 """
@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import shutil
-import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,7 +74,7 @@ class Store:
         try:
             entry = json.loads((self.root / "keys" / f"{key}.json").read_text(encoding="utf-8"))
             ref = ArtifactRef.model_validate(entry["artifact"])
-        except (OSError, ValueError, KeyError, ValidationError):
+        except (OSError, ValueError, KeyError, TypeError, ValidationError):
             return None
         return ref if self.intact(ref) else None
 
@@ -100,14 +100,13 @@ class Store:
         ref = ArtifactRef(digest=digest, path=f"objects/{digest}", size=size)
         target = self.path(ref)
         target.parent.mkdir(parents=True, exist_ok=True)
-        if target.exists():
-            if digest_tree(target) == digest:
-                return ref
-            shutil.rmtree(target)  # damaged: what was just built takes its place
         for path in folder.rglob("*"):
             _fsync(path)
-        folder.replace(target)
-        _fsync(target.parent)
+        with self._locked(digest):  # another key may give the same content at the same time
+            if not self.intact(ref):
+                shutil.rmtree(target, ignore_errors=True)
+                folder.replace(target)
+                _fsync(target.parent)
         return ref
 
     @contextmanager
@@ -121,10 +120,10 @@ class Store:
             shutil.rmtree(folder, ignore_errors=True)
 
     @contextmanager
-    def _locked(self, key: str) -> Iterator[None]:
+    def _locked(self, name: str) -> Iterator[None]:
         base = self.root / "locks"
         base.mkdir(parents=True, exist_ok=True)
-        with FileLock(base / f"{key}.lock"):
+        with FileLock(base / f"{name}.lock"):
             yield
 
 
@@ -141,16 +140,15 @@ def digest_tree(folder: Path) -> str:
 def write_atomic(path: Path, text: str) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with fresh.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+        fresh.replace(path)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def _fsync(path: Path) -> None:

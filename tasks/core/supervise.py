@@ -3,9 +3,10 @@
     python supervise.py GRACE_S SHM_PREFIX COMMAND...
 
 The owner holds this process's standard input open. When that closes, because the owner is gone or
-has let go, the command's whole process group is killed. SIGTERM is passed on, and followed by a kill
-after GRACE_S seconds. When the command has ended, what is left of its group is killed and
-the shared-memory files /dev/shm/SHM_PREFIX* are removed ("-": none). Exits as the command did.
+has let go, the command is killed. SIGTERM is passed on, and followed by a kill after GRACE_S
+seconds. When the command has ended, every process that it started and left is killed, whatever group or
+session it has gone to, and the shared-memory files /dev/shm/SHM_PREFIX* are removed ("-": none).
+Exits as the command did.
 
 Run as a script with `-S -E`, so it imports nothing of the project and starts in some 20 ms.
 """
@@ -20,37 +21,57 @@ import threading
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
+PR_SET_CHILD_SUBREAPER = 36
+
+_libc = ctypes.CDLL(None)
 
 
-def _die_with_parent() -> None:
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+def _in_child() -> None:
+    _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
+
+def _children() -> list[int]:
+    """This process's children, orphans that it has inherited among them."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, IndexError):
+            fields = entry.read_text().rpartition(")")[2].split()
+            if int(fields[1]) == os.getpid():
+                found.append(int(entry.parent.name))
+    return found
+
+
+def _kill_all_left() -> None:
+    """Kill children until there are none: the children of each come to us, as its subreaper."""
+    while children := _children():
+        for pid in children:
+            with contextlib.suppress(ProcessLookupError, ChildProcessError):
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
 
 
 def main() -> int:
     grace_s, shm_prefix, command = float(sys.argv[1]), sys.argv[2], sys.argv[3:]
-    child = subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_die_with_parent
-    )
-
-    def kill_group() -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
+    _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until there is a child to pass it to
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_in_child)
 
     def terminate(signum: int, frame: object) -> None:
         child.terminate()
-        timer = threading.Timer(grace_s, kill_group)
+        timer = threading.Timer(grace_s, child.kill)
         timer.daemon = True
         timer.start()
 
     def watch_owner() -> None:
         sys.stdin.buffer.read()
-        kill_group()
+        child.kill()
 
     signal.signal(signal.SIGTERM, terminate)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
     threading.Thread(target=watch_owner, daemon=True).start()
     code = child.wait()
-    kill_group()
+    _kill_all_left()
     if shm_prefix != "-":
         for path in Path("/dev/shm").glob(f"{shm_prefix}*"):
             path.unlink(missing_ok=True)

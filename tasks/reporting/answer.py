@@ -28,9 +28,9 @@ class Choice(Value):
     def sentence(self) -> str:
         """The whole in one line."""
         return (
-            f"{self.aim}: {self.cell}, {self.instances} instance(s), batch {self.batch} x {self.concurrency}: "
-            f"{self.throughput:.1f} inferences/s, p99 {self.p99_ms:.2f} ms, {self.metric} "
-            f"{self.served_metric:.4f} ({lead_text(self)})"
+            f"{self.aim}: {self.cell}, {self.instances} instance(s), batch {self.batch} x "
+            f"{self.concurrency}: {self.throughput:.1f} inferences/s, p99 {self.p99_ms:.2f} ms, "
+            f"{self.metric} {self.served_metric:.4f} ({lead_text(self)})"
         )
 
 

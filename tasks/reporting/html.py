@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+import json
+from typing import Any
 
 import altair as alt
 import polars as pl
@@ -102,8 +104,15 @@ def _charts(measurements: pl.DataFrame) -> list[str]:
         .facet(alt.Facet("cell:N", title=None, header=alt.Header(labelLimit=330)), columns=2)
     )
     chart = alt.vconcat(against, stacked).resolve_scale(color="independent")
-    body = chart.to_html(inline=True, fullhtml=False, output_div="charts")
+    body = chart.to_html(inline=True, fullhtml=False, output_div="charts", json_kwds={"cls": _InsideScript})
     return ["<h2>Throughput against latency, and where the time goes</h2>", f"<div class=wide>{body}</div>"]
+
+
+class _InsideScript(json.JSONEncoder):
+    """JSON that cannot end the script element it stands in."""
+
+    def encode(self, o: Any) -> str:
+        return super().encode(o).replace("</", "<\\/")
 
 
 def _cells(cells: pl.DataFrame) -> str:

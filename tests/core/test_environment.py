@@ -1,0 +1,140 @@
+"""What this host is, and its device's lock."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from tasks.core.environment import device_lock, host, matches, missing, versions
+from tasks.core.spec import GpuProfile
+
+HOLDER = """
+import os, sys, tempfile
+from tasks.core.environment import device_lock
+tempfile.tempdir = sys.argv[1]
+os.setuid(int(sys.argv[4]))
+print("asking", flush=True)
+with device_lock(sys.argv[2], exclusive=sys.argv[3] == "exclusive"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder for temporary files that every user may enter, as /tmp is."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o1777)
+        monkeypatch.setattr(tempfile, "tempdir", name)
+        yield Path(name)
+
+
+@pytest.fixture
+def processes() -> Iterator[list[subprocess.Popen[str]]]:
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def start(folder: Path, device: str, how: str, user: int = os.getuid()) -> subprocess.Popen[str]:
+    """A process that asks for the lock, and holds it until its input is closed."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(folder), device, how, str(user)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "asking\n"
+    return process
+
+
+def held(process: subprocess.Popen[str]) -> bool:
+    """Wait until the process says that it holds the lock."""
+    assert process.stdout is not None
+    return process.stdout.readline() == "held\n"
+
+
+def waits(process: subprocess.Popen[str]) -> bool:
+    """Whether the process, once it asked for the lock, does not get it within a time that is ample."""
+    assert process.stdout is not None
+    return not select.select([process.stdout], [], [], 0.4)[0] and process.poll() is None
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("exclusive", "shared"), ("exclusive", "exclusive"), ("shared", "exclusive")]
+)
+def test_device_held_alone_is_held_by_nobody_else(
+    folder: Path, processes: list[subprocess.Popen[str]], first: str, second: str
+) -> None:
+    processes.append(start(folder, "card", first))
+    assert held(processes[0])
+    processes.append(start(folder, "card", second))
+    assert waits(processes[1])
+    processes[0].communicate()  # closes its input: the block ends
+    assert held(processes[1])
+
+
+def test_builds_share_the_device(folder: Path, processes: list[subprocess.Popen[str]]) -> None:
+    for _ in range(2):
+        processes.append(start(folder, "card", "shared"))
+    assert all(map(held, processes))
+
+
+def test_each_device_has_its_own_lock(folder: Path, processes: list[subprocess.Popen[str]]) -> None:
+    for device in ("card", "other"):
+        processes.append(start(folder, device, "exclusive"))
+    assert all(map(held, processes))
+
+
+def test_lock_is_free_when_its_holder_was_killed(
+    folder: Path, processes: list[subprocess.Popen[str]]
+) -> None:
+    processes.append(start(folder, "card", "exclusive"))
+    assert held(processes[0])
+    processes.append(start(folder, "card", "exclusive"))
+    assert waits(processes[1])
+    processes[0].kill()
+    assert held(processes[1])
+
+
+def test_lock_is_free_after_a_block_that_raised(folder: Path, processes: list[subprocess.Popen[str]]) -> None:
+    with pytest.raises(ValueError, match="inside"), device_lock("card", exclusive=True):
+        raise ValueError("inside")
+    processes.append(start(folder, "card", "exclusive"))
+    assert held(processes[0])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+def test_users_of_one_host_share_the_lock(folder: Path, processes: list[subprocess.Popen[str]]) -> None:
+    with device_lock("card", exclusive=False):
+        pass
+    processes.append(start(folder, "card", "shared", user=65534))
+    assert held(processes[0])
+
+
+def test_versions_are_those_installed() -> None:
+    found = versions(["pydantic", "no-such-distribution"])
+    assert found == {"no-such-distribution": "absent", "pydantic": version("pydantic")}
+    assert missing(["pydantic", "no-such-distribution"]) == ["no-such-distribution"]
+
+
+def test_host_is_this_one() -> None:
+    assert host().cores == len(os.sched_getaffinity(0))
+    assert host().gpu
+    assert 0 < host().memory_gb < 100_000
+
+
+def test_every_host_has_a_cpu_and_none_a_card_that_does_not_exist(profile: GpuProfile) -> None:
+    assert matches(profile.model_copy(update={"device_kind": "cpu"}))
+    assert not matches(profile)

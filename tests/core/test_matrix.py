@@ -1,0 +1,136 @@
+"""From spec and profile to cells: nothing of the matrix is lost without a reason."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from tasks.core.errors import UserError
+from tasks.core.matrix import Plan, Selection, expand
+from tasks.core.spec import GpuProfile, ModelSpec, ProfileRule
+
+
+def plan(spec: ModelSpec, profile: GpuProfile, variant: str = "tiny", **selection: Any) -> Plan:
+    return expand(
+        spec,
+        variant,
+        profile,
+        generator="client",
+        triton_release="24.10",
+        selection=Selection(**selection),
+    )
+
+
+def kinds(found: Plan) -> list[tuple[str, str, int]]:
+    return [(c.product.format, c.product.precision, c.dynamic.instances) for c in found.cells]
+
+
+def test_matrix_is_formats_by_precisions_by_instances(spec: ModelSpec, profile: GpuProfile) -> None:
+    pairs = [("ts-trace", "fp32"), ("ts-trace", "fp16"), ("onnx", "fp32")]
+    assert kinds(plan(spec, profile)) == [(f, p, i) for f, p in pairs for i in (1, 2)]
+
+
+@pytest.mark.parametrize("formats", [(), ("onnx",), ("ts-trace", "onnx")])
+@pytest.mark.parametrize("precisions", [(), ("fp16",), ("fp32", "fp16")])
+@pytest.mark.parametrize("can", [("fp32",), ("fp16",), ("fp32", "fp16")])
+def test_every_combination_is_a_cell_or_excluded_with_a_reason(
+    spec: ModelSpec,
+    profile: GpuProfile,
+    formats: tuple[str, ...],
+    precisions: tuple[str, ...],
+    can: tuple[str, ...],
+) -> None:
+    rule = ProfileRule(format="ts-trace", precision="fp32", reason="too old")
+    card = profile.model_copy(update={"precisions": can, "unsupported": (rule,)})
+    found = plan(spec, card, formats=formats, precisions=precisions)
+    wanted = itertools.product(formats or ("ts-trace", "onnx"), precisions or ("fp32", "fp16"), ("", "-x2"))
+    names = [c.name for c in found.cells] + [e.name for e in found.excluded]
+    assert sorted(names) == sorted(f"toy-tiny-{f}-{p}{i}" for f, p, i in wanted)
+    assert all(entry.reason for entry in found.excluded)
+
+
+def test_names_are_unique_and_say_what_varies(spec: ModelSpec, profile: GpuProfile) -> None:
+    names = [cell.name for cell in plan(spec, profile).cells]
+    assert len(set(names)) == len(names)
+    assert names[:2] == ["toy-tiny-ts-trace-fp32", "toy-tiny-ts-trace-fp32-x2"]
+
+
+def test_precision_that_the_model_lists_not_for_a_format_is_excluded(
+    spec: ModelSpec, profile: GpuProfile
+) -> None:
+    found = plan(spec, profile).excluded
+    assert {e.name for e in found} == {"toy-tiny-onnx-fp16", "toy-tiny-onnx-fp16-x2"}
+    assert {e.reason for e in found} == {"models/toy/model.yaml lists no fp16 for onnx"}
+    assert {e.profile for e in found} == {"card"}
+
+
+def test_precision_that_the_card_has_not_is_excluded(spec: ModelSpec, profile: GpuProfile) -> None:
+    found = plan(spec, profile.model_copy(update={"precisions": ("fp32",)}))
+    reasons = {e.name: e.reason for e in found.excluded}
+    assert reasons["toy-tiny-ts-trace-fp16"] == "gpu_profiles/card.yaml: a card has no fp16"
+    assert {c.product.precision for c in found.cells} == {"fp32"}
+
+
+def test_rule_of_the_profile_excludes_just_its_pair(spec: ModelSpec, profile: GpuProfile) -> None:
+    rule = ProfileRule(format="ts-trace", precision="fp16", reason="its fp16 is wrong")
+    found = plan(spec, profile.model_copy(update={"unsupported": (rule,)}))
+    reasons = {e.name: e.reason for e in found.excluded}
+    assert reasons["toy-tiny-ts-trace-fp16"] == "gpu_profiles/card.yaml: its fp16 is wrong"
+    assert kinds(found) == [(f, "fp32", i) for f in ("ts-trace", "onnx") for i in (1, 2)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"formats": ("onx",)}, "unknown format 'onx': did you mean 'onnx'? known: onnx, ts-trace"),
+        (
+            {"precisions": ("fp32", "fp61")},
+            "unknown precision 'fp61': did you mean 'fp16' or 'fp32'? known: fp16, fp32",
+        ),
+        ({"variant": "tinny"}, "unknown variant of toy 'tinny': did you mean 'tiny'? known: tiny"),
+        ({"variant": "0"}, "unknown variant of toy '0': known: tiny"),
+    ],
+)
+def test_unknown_name_is_told_with_the_nearest(
+    spec: ModelSpec, profile: GpuProfile, arguments: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        plan(spec, profile, **arguments)
+    assert str(caught.value) == said
+
+
+def test_format_that_only_another_model_has_is_unknown_here(
+    model_data: dict[str, Any], profile: GpuProfile
+) -> None:
+    del model_data["formats"]["onnx"]
+    with pytest.raises(UserError, match="unknown format 'onnx': known: ts-trace"):
+        plan(ModelSpec.model_validate(model_data), profile, formats=("onnx",))
+
+
+def test_servings_and_loads_come_from_the_spec(spec: ModelSpec, profile: GpuProfile) -> None:
+    cell = plan(spec, profile).cells[1]
+    assert (cell.static.batching, cell.dynamic.batching) == ("static", "dynamic")
+    for serving in (cell.static, cell.dynamic):
+        assert (serving.max_batch_size, serving.instances, serving.load_timeout_s) == (8, 2, 30)
+        assert serving.device_kind == "gpu"
+    assert (cell.dynamic.preferred_batch_sizes, cell.dynamic.max_queue_delay_us) == ((4, 8), 7)
+    assert cell.static.preferred_batch_sizes == ()
+    assert (cell.offline.scenario, cell.online.scenario) == ("offline", "online")
+    assert cell.offline.points == ((1, 1), (8, 1))
+    assert cell.online.points == ((2, 1), (2, 4), (2, 16))
+    assert (cell.offline.generator, cell.online.generator, cell.profile) == ("client", "client", "card")
+
+
+def test_product_holds_what_its_build_depends_on(spec: ModelSpec, profile: GpuProfile) -> None:
+    products = {c.product.format: c.product for c in plan(spec, profile).cells}
+    trace, onnx = products["ts-trace"], products["onnx"]
+    assert (onnx.export_format, onnx.opset, onnx.torch_jit) == ("onnx", 17, "none")
+    assert (trace.export_format, trace.opset, trace.torch_jit) == ("ts-trace", None, "trace")
+    assert (onnx.model, onnx.variant, onnx.parameters) == ("toy", "tiny", {"length": 64})
+    assert onnx.triton_release == "24.10"
+
+
+def test_expanding_twice_gives_the_same(spec: ModelSpec, profile: GpuProfile) -> None:
+    assert plan(spec, profile) == plan(spec, profile)

@@ -1,0 +1,145 @@
+"""From options to cells, and everything that is missing told before any work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from flows.planning import SweepOptions, choose_generator, plan, preflight
+from tasks.core.errors import UserError
+from tasks.core.site import ROOT, Site
+from tasks.loadgen import GENERATORS
+from tasks.prepare import check_sources
+from tasks.servers import SERVERS
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    """A host with two models, two profiles, and nothing installed."""
+    spec = yaml.safe_load((ROOT / "models" / "bert_large_qa" / "model.yaml").read_text())
+    for name, changes in {"bert": {}, "other": {"requires": ["torch", "no-such-distribution"]}}.items():
+        (tmp_path / "models" / name).mkdir(parents=True)
+        text = yaml.safe_dump(spec | {"name": name} | changes)
+        (tmp_path / "models" / name / "model.yaml").write_text(text)
+    (tmp_path / "profiles").mkdir()
+    cpu = yaml.safe_load((ROOT / "gpu_profiles" / "cpu.yaml").read_text())
+    card = {"name": "card", "description": "Card 9000", "device_kind": "gpu", "device_names": ["Card 9000"]}
+    for profile in (cpu, cpu | card):
+        (tmp_path / "profiles" / f"{profile['name']}.yaml").write_text(yaml.safe_dump(profile))
+    return Site(
+        home=tmp_path / "home",
+        models=tmp_path / "models",
+        profiles=tmp_path / "profiles",
+        sources=tmp_path / "sources",
+        results=tmp_path / "results",
+    )
+
+
+def test_plan_has_the_cells_of_every_model_in_order(site: Site) -> None:
+    found = plan(SweepOptions(models=("other", "bert"), formats=("onnx",)), site)
+    names = [cell.name for entry in found for cell in entry.plan.cells]
+    assert names == [f"{model}-tiny-onnx-{p}" for model in ("other", "bert") for p in ("fp32", "fp16")]
+    assert [entry.plugin.folder for entry in found] == [site.models / "other", site.models / "bert"]
+    assert {entry.profile.name for entry in found} == {"cpu"}
+
+
+def test_plan_passes_on_what_was_chosen(site: Site) -> None:
+    options = SweepOptions(
+        models=("bert",), variant="full", profile="card", precisions=("fp16",), generator="client"
+    )
+    cells = plan(options, site)[0].plan.cells
+    assert {(c.product.variant, c.profile, c.product.precision) for c in cells} == {("full", "card", "fp16")}
+    assert {c.product.triton_release for c in cells} == {SERVERS["embedded"].TRITON_RELEASE}
+    assert {c.online.generator for c in cells} == {"client"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (SweepOptions(models=("bret",)), r"unknown model .* 'bret': did you mean 'bert'\?"),
+        (SweepOptions(models=("bert",), variant="ful"), r"'ful': did you mean 'full'\?"),
+        (SweepOptions(models=("bert",), profile="cards"), r"unknown GPU profile .*did you mean 'card'\?"),
+        (SweepOptions(models=("bert",), formats=("onx",)), r"unknown format 'onx': did you mean 'onnx'\?"),
+        (SweepOptions(models=("bert",), precisions=("fp61",)), r"unknown precision 'fp61': did you mean"),
+        (SweepOptions(models=("bert",), server="embeded"), r"'embeded': did you mean 'embedded'\?"),
+    ],
+)
+def test_unknown_name_is_told_with_the_nearest(site: Site, options: SweepOptions, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        plan(options, site)
+
+
+def test_options_are_closed_and_frozen() -> None:
+    with pytest.raises(ValidationError, match="modells"):
+        SweepOptions.model_validate({"modells": ["bert"]})
+    with pytest.raises(ValidationError, match="generator"):
+        SweepOptions.model_validate({"generator": "ab"})
+    with pytest.raises(ValidationError, match="frozen"):
+        SweepOptions().variant = "full"
+
+
+# Load generators ---------------------------------------------------------------------------------------
+
+
+def test_without_perf_analyzer_the_projects_own_client_is_chosen(site: Site) -> None:
+    assert GENERATORS["perf_analyzer"].problem(site) is not None
+    assert choose_generator(SweepOptions(), site) == "client"
+
+
+def test_perf_analyzer_that_is_asked_for_and_not_there_is_told(site: Site) -> None:
+    with pytest.raises(UserError, match="perf_analyzer"):
+        choose_generator(SweepOptions(generator="perf_analyzer"), site)
+
+
+def test_client_that_is_asked_for_is_chosen(site: Site) -> None:
+    assert choose_generator(SweepOptions(generator="client"), site) == "client"
+
+
+# What is missing ---------------------------------------------------------------------------------------
+
+
+def test_everything_that_is_missing_is_told_at_once(site: Site) -> None:
+    options = SweepOptions(models=("other",), profile="card")
+    with pytest.raises(UserError) as caught:
+        preflight(options, plan(options, site)[0], site)
+    first, *problems = str(caught.value).splitlines()
+    assert first == "this host is not ready:"
+    assert any("tritonserver" in p for p in problems)
+    assert "  profile 'card': this host has no Card 9000" in problems
+    assert any("not installed: no-such-distribution" in p and "pip install" in p for p in problems)
+    assert not site.home.exists()
+
+
+def test_host_that_has_the_profiles_device_is_not_blamed_for_it(site: Site) -> None:
+    options = SweepOptions(models=("bert",))
+    with pytest.raises(UserError) as caught:
+        preflight(options, plan(options, site)[0], site)
+    assert "this host has no" not in str(caught.value)
+
+
+def test_libraries_of_formats_that_no_cell_uses_are_not_wanted(site: Site) -> None:
+    options = SweepOptions(models=("other",), precisions=("fp16",), profile="card")
+    path = site.profiles / "card.yaml"
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"precisions": ["fp32"]}))
+    model = plan(options, site)[0]
+    assert model.plan.cells == ()
+    with pytest.raises(UserError) as caught:
+        preflight(options, model, site)
+    assert "onnx" not in str(caught.value).replace("servegrid[torch,onnx]", "")
+
+
+def test_every_file_that_a_variant_wants_is_named_with_where_to_get_it(site: Site) -> None:
+    plugin = plan(SweepOptions(models=("bert",)), site)[0].plugin
+    (site.sources / "bert").mkdir(parents=True)
+    (site.sources / "bert" / "vocab.txt").touch()
+    with pytest.raises(UserError) as caught:
+        check_sources(plugin, "full", site)
+    said = str(caught.value)
+    for source in plugin.spec.variants["full"].sources:
+        there = source.file == "vocab.txt"
+        assert (str(site.sources / "bert" / source.file) in said) is not there
+        assert there or source.published in said
+    check_sources(plugin, "tiny", site)

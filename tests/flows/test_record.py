@@ -1,0 +1,241 @@
+"""A cell's run ends in exactly one row with its verdict, whatever happens in it."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flows.record import Record, Recorder
+from tasks.core.clock import work
+from tasks.core.environment import host
+from tasks.core.errors import InfeasibleError, StepError, UnsupportedError, UserError
+from tasks.core.matrix import Selection, expand
+from tasks.core.plugins import load_model, load_profile
+from tasks.core.results import Writer, read
+from tasks.core.site import ROOT
+from tasks.core.values import ArtifactRef, Cell, Endpoint, Excluded
+from tasks.correctness import Correctness, TensorMatch
+from tasks.loadgen.base import Measurement, Window
+from tasks.performance import MeasuredPoint
+
+CORRECT = Correctness(
+    tensors=(
+        TensorMatch(output="start", largest_difference=0.01, least_cosine=0.9999),
+        TensorMatch(output="end", largest_difference=0.02, least_cosine=0.9998),
+    ),
+    metric="f1",
+    framework=0.9,
+    served=0.875,
+    blind=0.1,
+    invariance=0.001,
+    failures=(),
+)
+ENDPOINT = Endpoint(
+    grpc_url="127.0.0.1:1",
+    http_url="127.0.0.1:2",
+    model="m",
+    shm_prefix="p",
+    server="embedded",
+    server_version="2.51.0",
+    server_log="/log",
+    backend="hosted",
+    load_s=1.5,
+    first_request_ms=42.0,
+)
+
+
+def point(batch: int, *throughputs: float) -> MeasuredPoint:
+    """A point with these windows."""
+    times = ("client_send", "network_server_send_recv", "server_queue", "client_recv", "p50", "p90", "p95")
+    times += ("p99", "avg", "server_compute_input", "server_compute_infer", "server_compute_output")
+    measurement = Measurement.model_validate(
+        {f"{name}_ms": 1.0 for name in times}
+        | {
+            "throughput": throughputs[-1],
+            "request_count": 100,
+            "windows": [Window(throughput=t, avg_ms=1.0) for t in throughputs],
+            "generator": "client",
+            "generator_version": "1",
+        }
+    )
+    return MeasuredPoint(batch=batch, concurrency=1, measurement=measurement)
+
+
+STABLE = point(1, 100.0, 101.0, 102.0)
+SHAKY = point(8, 100.0, 150.0, 100.0)
+
+
+@pytest.fixture(scope="module")
+def cell() -> Cell:
+    spec = load_model(ROOT / "models", "bert_large_qa").spec
+    profile = load_profile(ROOT / "gpu_profiles", "cpu")
+    return expand(
+        spec, "tiny", profile, generator="client", triton_release="24.10", selection=Selection()
+    ).cells[0]
+
+
+@pytest.fixture
+def recorder(tmp_path: Path) -> Recorder:
+    return Recorder(Writer(tmp_path), "c1", host(), {"torch": "2.13"})
+
+
+def only_row(folder: Path) -> dict[str, Any]:
+    """The one row of the one cell that was recorded."""
+    cells, _ = read(folder)
+    assert cells.height == 1
+    return cells.row(0, named=True)
+
+
+def fill(
+    record: Record, cell: Cell, online: tuple[MeasuredPoint, ...], offline: tuple[MeasuredPoint, ...]
+) -> None:
+    record.artifact = ArtifactRef(digest="aa", path="objects/aa", size=1234)
+    record.baseline = {1: 9.5}
+    record.correctness = CORRECT
+    record.measured.append((cell.online, cell.dynamic, ENDPOINT, online))
+    record.measured.append((cell.offline, cell.static, ENDPOINT, offline))
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict", "reason", "log", "command"),
+    [
+        (UnsupportedError("no fp16 here"), "unsupported", "no fp16 here", None, None),
+        (InfeasibleError("out of memory"), "infeasible", "out of memory", None, None),
+        (StepError("broke\ntail", log="/a.log", command="again"), "error", "broke\ntail", "/a.log", "again"),
+        (UserError("bad option"), "error", "UserError: bad option", None, None),
+        (ValueError("a bug"), "error", "ValueError: a bug", None, None),
+        (MemoryError(), "error", "MemoryError: ", None, None),
+        (AssertionError("x"), "error", "AssertionError: x", None, None),
+    ],
+)
+def test_error_in_a_cell_ends_as_its_one_row(
+    recorder: Recorder,
+    cell: Cell,
+    tmp_path: Path,
+    error: Exception,
+    verdict: str,
+    reason: str,
+    log: str | None,
+    command: str | None,
+) -> None:
+    with recorder.cell(cell):
+        raise error
+    row = only_row(tmp_path)
+    found = tuple(row[name] for name in ("verdict", "reason", "log", "command"))
+    assert found == (verdict, reason, log, command)
+    assert (row["cell"], row["campaign"], row["profile"]) == (cell.name, "c1", "cpu")
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_interrupt_passes_through_and_leaves_no_row(
+    recorder: Recorder, cell: Cell, tmp_path: Path, interrupt: type[BaseException]
+) -> None:
+    with pytest.raises(interrupt), recorder.cell(cell):
+        raise interrupt
+    assert not (tmp_path / "rows.jsonl").exists()
+
+
+def test_cell_after_an_error_is_recorded_too(recorder: Recorder, cell: Cell, tmp_path: Path) -> None:
+    with recorder.cell(cell):
+        raise ValueError("first")
+    with recorder.cell(cell) as record:
+        fill(record, cell, (STABLE,), (STABLE,))
+    assert read(tmp_path)[0]["verdict"].to_list() == ["error", "passed"]
+
+
+def test_cell_that_is_right_and_stable_passes(recorder: Recorder, cell: Cell, tmp_path: Path) -> None:
+    with recorder.cell(cell) as record:
+        fill(record, cell, (STABLE, SHAKY), (SHAKY, STABLE))
+    row = only_row(tmp_path)
+    assert (row["verdict"], row["reason"], row["log"]) == ("passed", "", None)
+    assert (row["framework_metric"], row["served_metric"], row["blind_metric"]) == (0.9, 0.875, 0.1)
+    assert row["metric_drop"] == pytest.approx(0.025)
+    assert (row["largest_difference"], row["least_cosine"], row["invariance"]) == (0.02, 0.9998, 0.001)
+    assert (row["artifact_bytes"], json.loads(row["versions"])) == (1234, {"torch": "2.13"})
+
+
+@pytest.mark.parametrize(
+    ("online", "offline", "scenario"),
+    [((SHAKY,), (STABLE,), "online"), ((STABLE,), (SHAKY, SHAKY), "offline"), ((), (STABLE,), "online")],
+)
+def test_cell_without_a_stable_point_in_a_scenario_is_unstable_and_keeps_its_numbers(
+    recorder: Recorder,
+    cell: Cell,
+    tmp_path: Path,
+    online: tuple[MeasuredPoint, ...],
+    offline: tuple[MeasuredPoint, ...],
+    scenario: str,
+) -> None:
+    with recorder.cell(cell) as record:
+        fill(record, cell, online, offline)
+    row = only_row(tmp_path)
+    assert row["verdict"] == "unstable"
+    assert f"no {scenario} point" in row["reason"]
+    assert read(tmp_path)[1].height == len(online) + len(offline)
+
+
+def test_wrong_answers_fail_whatever_was_measured(recorder: Recorder, cell: Cell, tmp_path: Path) -> None:
+    with recorder.cell(cell) as record:
+        fill(record, cell, (SHAKY,), (SHAKY,))
+        record.correctness = CORRECT.model_copy(update={"failures": ("f1 too low", "invariance")})
+    row = only_row(tmp_path)
+    assert (row["verdict"], row["reason"]) == ("failed_accuracy", "f1 too low; invariance")
+    assert row["served_metric"] == 0.875
+
+
+def test_cell_whose_accuracy_was_never_looked_at_does_not_pass(
+    recorder: Recorder, cell: Cell, tmp_path: Path
+) -> None:
+    with recorder.cell(cell) as record:
+        record.measured.append((cell.online, cell.dynamic, ENDPOINT, (STABLE,)))
+    assert only_row(tmp_path)["verdict"] == "error"
+
+
+def test_points_measured_before_an_error_are_kept(recorder: Recorder, cell: Cell, tmp_path: Path) -> None:
+    with recorder.cell(cell) as record:
+        fill(record, cell, (STABLE,), (STABLE,))
+        raise StepError("the server died")
+    assert only_row(tmp_path)["verdict"] == "error"
+    assert read(tmp_path)[1].height == 2
+
+
+def test_row_of_a_point_says_what_was_served_loaded_and_found(
+    recorder: Recorder, cell: Cell, tmp_path: Path
+) -> None:
+    with recorder.cell(cell) as record:
+        fill(record, cell, (STABLE,), (STABLE, SHAKY))
+    online, first, second = read(tmp_path)[1].rows(named=True)
+    assert (online["scenario"], online["batching"]) == ("online", "dynamic")
+    assert (first["scenario"], first["batching"]) == ("offline", "static")
+    assert (first["batch"], first["stable"], first["throughput"]) == (1, True, 102.0)
+    assert (second["batch"], second["stable"]) == (8, False)
+    assert second["windows_throughput"] == [100.0, 150.0, 100.0]
+    assert (first["load_s"], first["first_request_ms"], first["server_version"]) == (1.5, 42.0, "2.51.0")
+    # The framework was measured at batch 1, and stands only beside offline points.
+    assert [row["framework_avg_ms"] for row in (online, first, second)] == [None, 9.5, None]
+
+
+def test_time_that_no_stage_worked_is_orchestration(recorder: Recorder, cell: Cell, tmp_path: Path) -> None:
+    with recorder.cell(cell) as record:
+        for stage, seconds in (("export", 0.1), ("server_start", 0.2), ("server_stop", 0.1)):
+            with work(stage):
+                time.sleep(seconds)
+        time.sleep(0.15)
+        fill(record, cell, (STABLE,), (STABLE,))
+    row = only_row(tmp_path)
+    assert json.loads(row["stage_s"]) == {"export": pytest.approx(0.1, abs=0.1)}
+    assert 0.3 <= row["server_s"] < 1
+    assert row["orchestration_s"] >= 0.15
+    total = row["orchestration_s"] + row["server_s"] + sum(json.loads(row["stage_s"]).values())
+    assert total == pytest.approx(row["wall_s"], abs=0.01)
+
+
+def test_excluded_cell_is_unsupported_with_the_rule(recorder: Recorder, cell: Cell, tmp_path: Path) -> None:
+    recorder.excluded(Excluded(name="x", product=cell.product, profile="cpu", reason="no fp16"))
+    row = only_row(tmp_path)
+    assert (row["cell"], row["verdict"], row["reason"]) == ("x", "unsupported", "no fp16")
+    assert (row["model"], row["format"], row["wall_s"]) == ("bert_large_qa", cell.product.format, None)

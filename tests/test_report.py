@@ -1,0 +1,277 @@
+"""What to ship, and the forms of the report: right figures, and nothing from outside breaks them."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from tasks import report
+from tasks.core.errors import UserError
+from tasks.core.results import CELLS, MEASURED, MEASUREMENTS, Row, Writer
+from tasks.reporting.answer import choices, lead_text
+from tasks.reporting.html import page
+from tasks.reporting.markdown import document
+
+HOST = '{"cores": 2, "memory_gb": 23.5, "system": "Linux 6", "python": "3.11"}'
+HOSTILE = 'a|b \\| `c` <script>alert("1")</script> & <img src="http://x/y">\nsecond line | with a pipe\n'
+
+
+def cells(*rows: Row) -> pl.DataFrame:
+    common = {
+        "campaign": "c",
+        "profile": "cpu",
+        "gpu": "Card <9000>",
+        "model": "toy",
+        "environment": HOST,
+        "versions": '{"torch": "2.13"}',
+        "metric": "f1",
+        "served_metric": 0.875,
+        "verdict": "passed",
+    }
+    return pl.DataFrame([common | row for row in rows], schema=CELLS)
+
+
+def points(*rows: Row) -> pl.DataFrame:
+    common: Row = {
+        "model": "toy",
+        "format": "onnx",
+        "precision": "fp32",
+        "parameters": "{}",
+        "instances": 1,
+        "batch": 1,
+        "concurrency": 1,
+        "scenario": "online",
+        "stable": True,
+        **dict.fromkeys(MEASURED, 1.0),
+    }
+    return pl.DataFrame([common | row for row in rows], schema=MEASUREMENTS)
+
+
+EMPTY = (pl.DataFrame(schema=CELLS), pl.DataFrame(schema=MEASUREMENTS))
+TWO = (
+    cells({"cell": "a"}, {"cell": "b", "served_metric": 0.9}),
+    points(
+        {"cell": "a", "scenario": "offline", "batch": 1, "throughput": 100.0},
+        {"cell": "a", "scenario": "offline", "batch": 8, "throughput": 300.0, "p99_ms": 30.0},
+        {"cell": "b", "scenario": "offline", "batch": 8, "throughput": 200.0, "format": "ts-trace"},
+        {"cell": "a", "concurrency": 4, "throughput": 90.0, "p99_ms": 5.0},
+        {"cell": "a", "concurrency": 1, "throughput": 50.0, "p99_ms": 4.0},
+        {"cell": "b", "concurrency": 4, "throughput": 99.0, "p99_ms": 6.0},
+    ),
+)
+
+
+# What to ship ------------------------------------------------------------------------------------------
+
+
+def test_best_point_of_each_aim_is_chosen_with_its_lead_over_the_next_cell() -> None:
+    offline, online, latency = choices(*TWO)
+    assert (offline.aim, offline.cell, offline.batch, offline.throughput, offline.p99_ms) == (
+        "most throughput, offline",
+        "a",
+        8,
+        300.0,
+        30.0,
+    )
+    assert offline.lead == pytest.approx(0.5)  # 300 to 200; the same cell's 100 is no rival
+    assert (online.cell, online.concurrency, online.throughput) == ("b", 4, 99.0)
+    assert online.lead == pytest.approx(0.1)
+    assert (online.metric, online.served_metric) == ("f1", 0.9)
+    assert (latency.cell, latency.concurrency, latency.p99_ms) == ("a", 1, 4.0)
+    assert latency.lead == pytest.approx(0.5)  # 6 ms are half as much again as 4 ms
+
+
+@pytest.mark.parametrize(
+    "verdict", ["measured", "failed_accuracy", "unstable", "infeasible", "unsupported", "error", "skipped"]
+)
+def test_only_a_cell_that_passed_is_chosen(verdict: str) -> None:
+    found = choices(cells({"cell": "a", "verdict": verdict}, {"cell": "b"}), TWO[1])
+    assert {c.cell for c in found} == {"b"}
+    assert {c.lead for c in found} == {None}
+
+
+@pytest.mark.parametrize("stable", [False, None])
+def test_only_a_stable_point_is_chosen(stable: bool | None) -> None:
+    rows = points(
+        {"cell": "a", "throughput": 10.0, "p99_ms": 9.0},
+        {"cell": "a", "throughput": 1000.0, "p99_ms": 1.0, "stable": stable},
+    )
+    assert {(c.throughput, c.p99_ms) for c in choices(cells({"cell": "a"}), rows)} == {(10.0, 9.0)}
+
+
+def test_each_model_has_choices_of_its_own() -> None:
+    both = points({"cell": "a", "throughput": 1.0}, {"cell": "b", "model": "other", "throughput": 9.0})
+    found = choices(cells({"cell": "a"}, {"cell": "b", "model": "other"}), both)
+    assert [(c.model, c.cell, c.lead) for c in found] == [("toy", "a", None)] * 2 + [("other", "b", None)] * 2
+
+
+def test_nothing_measured_gives_nothing_to_ship() -> None:
+    assert choices(*EMPTY) == []
+    assert choices(TWO[0], EMPTY[1]) == []
+
+
+def test_lead_is_told_in_words() -> None:
+    first, *_ = choices(*TWO)
+    assert lead_text(first) == "+50.0% over the next cell"
+    assert lead_text(first.model_copy(update={"lead": None})) == "the only one"
+
+
+# Markdown ----------------------------------------------------------------------------------------------
+
+
+def columns(line: str) -> int:
+    """Columns of a Markdown table's line: a pipe after a backslash is text."""
+    return len(re.findall(r"(?<!\\)\|", line)) - 1
+
+
+def tables(text: str) -> list[list[str]]:
+    blocks = [block.splitlines() for block in text.split("\n\n")]
+    return [block for block in blocks if block[0].startswith("|")]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [EMPTY, TWO, (cells({"cell": "a|b", "verdict": "error", "reason": HOSTILE}), TWO[1])],
+    ids=["empty", "two", "hostile"],
+)
+def test_tables_of_the_markdown_are_whole(rows: tuple[pl.DataFrame, pl.DataFrame]) -> None:
+    found = tables(document("c", *rows))
+    assert found
+    for table in found:
+        assert {columns(line) for line in table} == {columns(table[0])}
+        assert all(line.startswith("| ") and line.endswith(" |") for line in table)
+
+
+def test_markdown_of_an_empty_campaign_says_so() -> None:
+    text = document("c", *EMPTY)
+    assert text.startswith("# servegrid campaign c\n\nNo cell has finished yet.\n")
+    assert "Nothing: no cell passed" in text
+
+
+def test_markdown_has_the_answer_the_cells_and_the_points() -> None:
+    text = document("c", *TWO)
+    assert (
+        "| toy: most throughput, offline | onnx fp32, 1 instance(s) | batch 8, concurrency 1 | 300.0 |"
+        in text
+    )
+    assert "+50.0% over the next cell" in text
+    assert len(tables(text)[1]) == 2 + 2
+    assert "## Offline" in text
+    assert "## Online" in text
+    assert "torch 2.13" in text
+
+
+def test_error_in_the_markdown_has_its_first_line() -> None:
+    text = document("c", cells({"cell": "a", "verdict": "error", "reason": "broke here\ntail"}), EMPTY[1])
+    row = next(line for line in text.splitlines() if line.startswith("| a |"))
+    assert row.endswith("| broke here |")
+    assert "tail" not in text
+
+
+def test_number_that_was_not_measured_is_empty_and_never_zero() -> None:
+    text = document("c", *TWO)
+    row = next(line for line in text.splitlines() if line.startswith("| a | 8 | 1 |"))
+    assert row.split(" | ")[-2:] == ["", "yes |"]  # the framework's latency, stable
+
+
+# HTML --------------------------------------------------------------------------------------------------
+
+
+class Elements(HTMLParser):
+    """Every element of a page with its attributes, and its text outside of scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.cdata_elem is None:
+            self.text += data
+
+    def count(self, tag: str) -> int:
+        return [name for name, _ in self.found].count(tag)
+
+
+@pytest.fixture(scope="module")
+def whole() -> str:
+    """The page of a campaign with charts; its library makes it large, so it is rendered once."""
+    return page("c", *TWO)
+
+
+def test_page_of_an_empty_campaign_says_so() -> None:
+    elements = Elements(page("c", *EMPTY))
+    assert "Nothing: no cell passed" in elements.text
+    assert elements.count("script") == 0
+
+
+def test_strings_from_outside_are_text_in_the_page() -> None:
+    rows = cells({"cell": "<b>a", "verdict": "error", "reason": HOSTILE, "metric": "<i>"})
+    elements = Elements(page("<u>c</u>", rows, EMPTY[1]))
+    assert {tag for tag, _ in elements.found}.isdisjoint({"script", "img", "b", "i", "u"})
+    for text in ("<b>a", "<i> 0.8750", "<u>c</u>", HOSTILE.split("\n")[0], "Card <9000>"):
+        assert text in elements.text
+    assert "second line" not in elements.text
+
+
+def test_strings_from_outside_do_not_end_the_charts_script(whole: str) -> None:
+    name = "</script><img src=x onerror=alert(1)>"
+    text = page("c", cells({"cell": name}), points({"cell": name}))
+    assert Elements(text).count("img") == 0
+    assert Elements(text).count("script") == Elements(whole).count("script") > 0
+
+
+def test_page_loads_nothing_from_outside(whole: str) -> None:
+    elements = Elements(whole)
+    assert [a for _, a in elements.found if a.get("src") or a.get("href")] == []
+    assert elements.count("link") == 0
+    styles = re.findall(r"<style.*?</style>", whole, re.DOTALL)
+    assert not any("@import" in style or "url(" in style for style in styles)
+
+
+def test_page_shows_the_answer_and_the_charts(whole: str) -> None:
+    elements = Elements(whole)
+    assert "300.0 inferences/s, p99 30.00 ms" in elements.text
+    assert "+50.0% over the next cell" in elements.text
+    assert ("div", "charts") in [(tag, a.get("id")) for tag, a in elements.found]
+    assert "network + server send/recv" in whole
+
+
+# The stage ---------------------------------------------------------------------------------------------
+
+
+def campaign(folder: Path, frames: tuple[pl.DataFrame, pl.DataFrame]) -> Path:
+    writer = Writer(folder)
+    for row in frames[0].iter_rows(named=True):
+        writer.append("cell", row)
+    for row in frames[1].iter_rows(named=True):
+        writer.append("measurement", row)
+    return folder
+
+
+def test_report_is_written_in_every_form_and_can_be_written_again(tmp_path: Path) -> None:
+    folder = campaign(tmp_path / "c7", TWO)
+    text = report.write(folder)
+    assert report.write(folder) == text == (folder / "report.md").read_text()
+    assert "campaign c7" in (folder / "report.html").read_text()
+    assert pl.read_parquet(folder / "cells.parquet").equals(TWO[0])
+    assert pl.read_parquet(folder / "measurements.parquet").equals(TWO[1])
+    heights: dict[str, Any] = {s: pl.read_csv(folder / f"{s}.csv").height for s in ("offline", "online")}
+    assert heights == {"offline": 3, "online": 3}
+
+
+def test_report_of_a_campaign_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    campaign(tmp_path / "c7", (cells({"cell": "a"}), EMPTY[1]))
+    with pytest.raises(UserError, match="no campaign there; the latest are: c7"):
+        report.write(tmp_path / "c8")
+    assert not (tmp_path / "c8").exists()

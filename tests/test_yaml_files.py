@@ -1,0 +1,69 @@
+"""Every YAML file of the repository that a user may choose by name can be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tasks.core.matrix import Selection, expand
+from tasks.core.plugins import load_model, load_profile, source_digests
+from tasks.core.site import ROOT
+
+MODELS = sorted(p.parent for p in (ROOT / "models").glob("*/model.yaml"))
+PROFILES = sorted((ROOT / "gpu_profiles").glob("*.yaml"))
+
+
+def test_there_are_files_to_check() -> None:
+    assert MODELS
+    assert PROFILES
+
+
+@pytest.mark.parametrize("folder", MODELS, ids=lambda p: p.name)
+def test_model_loads_and_offers_both_sizes(folder: Path) -> None:
+    spec = load_model(ROOT / "models", folder.name).spec
+    assert {"tiny", "full"} <= set(spec.variants)
+    for variant in spec.variants.values():
+        serving = variant.serving
+        assert max(serving.preferred_batch_sizes, default=0) <= serving.max_batch_size
+        assert max(variant.offline.batch_sizes) <= serving.max_batch_size
+        assert variant.online.client_batch <= serving.max_batch_size
+
+
+@pytest.mark.parametrize("folder", MODELS, ids=lambda p: p.name)
+def test_names_of_fixed_axes_are_parameters_of_every_variant(folder: Path) -> None:
+    spec = load_model(ROOT / "models", folder.name).spec
+    named = {a for t in (*spec.inputs, *spec.outputs) for a in t.shape[1:] if isinstance(a, str)}
+    for variant in spec.variants.values():
+        fixed = named & set(variant.parameters)
+        interface = spec.interface(variant.parameters)
+        for tensor, resolved in zip(spec.inputs, interface.inputs, strict=True):
+            for axis, number in zip(tensor.shape[1:], resolved.shape[1:], strict=True):
+                assert number == variant.parameters[axis] if axis in fixed else True
+
+
+@pytest.mark.parametrize("folder", MODELS, ids=lambda p: p.name)
+@pytest.mark.parametrize("entry", ["model.py", "dataloader.py", "metrics.py", "prepare.py"])
+def test_model_has_the_files_of_the_contract(folder: Path, entry: str) -> None:
+    assert entry in source_digests(folder, entry)
+
+
+@pytest.mark.parametrize("path", PROFILES, ids=lambda p: p.stem)
+def test_profile_loads_under_its_own_name(path: Path) -> None:
+    profile = load_profile(ROOT / "gpu_profiles", path.stem)
+    assert profile.name == path.stem
+    assert profile.device_names or profile.device_kind == "cpu"
+
+
+@pytest.mark.parametrize("folder", MODELS, ids=lambda p: p.name)
+@pytest.mark.parametrize("path", PROFILES, ids=lambda p: p.stem)
+def test_every_model_has_cells_on_every_profile(folder: Path, path: Path) -> None:
+    spec = load_model(ROOT / "models", folder.name).spec
+    profile = load_profile(ROOT / "gpu_profiles", path.stem)
+    for variant in spec.variants:
+        plan = expand(
+            spec, variant, profile, generator="client", triton_release="24.10", selection=Selection()
+        )
+        names = [c.name for c in plan.cells] + [e.name for e in plan.excluded]
+        assert plan.cells
+        assert len(set(names)) == len(names)
