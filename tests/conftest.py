@@ -1,0 +1,235 @@
+"""Fixtures that several folders of tests share: a real server, and small artifacts to serve.
+
+Frameworks stay out of the test process: ONNX files are written with `onnx.helper`, TorchScript files by a
+subprocess.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import psutil
+import pytest
+import tritonclient.grpc as triton
+from onnx import helper
+from tritonclient.utils import np_to_triton_dtype
+
+from tasks.configure import write_repository
+from tasks.core.site import Site, default_site
+from tasks.core.values import Endpoint, Format, Interface, Serving, Tensor
+from tasks.servers import embedded
+from tasks.servers.base import Running
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+class Triton:
+    """A running server, its repository, and what tests do with it."""
+
+    def __init__(self, running: Running, repository: Path, process: psutil.Process) -> None:
+        self.running = running
+        self.repository = repository
+        self.process = process
+        self.client = triton.InferenceServerClient(running.grpc_url)
+
+    def load(
+        self, name: str, artifact: Path, interface: Interface, *, format_: Format = "onnx", **serving: Any
+    ) -> str:
+        """Write the repository of a hosted model and load it; dynamic, batches up to 8, unless told."""
+        asked = {"batching": "dynamic", "max_batch_size": 8} | serving
+        write_repository(self.repository, name, format_, Serving.model_validate(asked), interface, artifact)
+        self.client.load_model(name)
+        return name
+
+    def ask(self, model: str, x: Arrays, client: Any = None) -> Arrays:
+        """One request with all tensors in the message."""
+        inputs = []
+        for name, array in x.items():
+            entry = triton.InferInput(name, array.shape, np_to_triton_dtype(array.dtype))
+            entry.set_data_from_numpy(array)
+            inputs.append(entry)
+        result = (client or self.client).infer(model, inputs, client_timeout=60.0)
+        return {output.name: result.as_numpy(output.name) for output in result.get_response().outputs}
+
+    def statistics(self, model: str) -> Any:
+        (entry,) = self.client.get_inference_statistics(model).model_stats
+        return entry
+
+    def endpoint(self, model: str) -> Endpoint:
+        return Endpoint(
+            grpc_url=self.running.grpc_url,
+            http_url=self.running.http_url,
+            model=model,
+            shm_prefix=self.running.shm_prefix,
+            server="embedded",
+            server_version=self.running.version,
+            server_log=self.running.log,
+            backend="hosted",
+            load_s=0.0,
+            first_request_ms=0.0,
+        )
+
+    def stub(self, model: str) -> psutil.Process:
+        """The one process that runs this loaded model."""
+        place = f"{self.repository / model}/"
+        (found,) = (p for p in self.stubs() if any(word.startswith(place) for word in p.cmdline()))
+        return found
+
+    def stubs(self) -> list[psutil.Process]:
+        """The processes that run the loaded models; none once the server is gone."""
+        try:
+            return [p for p in self.process.children(recursive=True) if "python_backend" in p.name()]
+        except psutil.NoSuchProcess:
+            return []
+
+    @property
+    def log(self) -> str:
+        return Path(self.running.log).read_text(errors="replace")
+
+
+def _descendant(name: str, known: set[int]) -> psutil.Process:
+    """The one new process of that name below this one."""
+    children = psutil.Process().children(recursive=True)
+    (found,) = (p for p in children if p.pid not in known and p.name() == name)
+    return found
+
+
+@pytest.fixture(scope="session")
+def site() -> Site:
+    """This checkout's site: its server and perf_analyzer."""
+    return default_site()
+
+
+@pytest.fixture(scope="session")
+def alive() -> Callable[[Iterable[psutil.Process]], list[psutil.Process]]:
+    """Those of some processes that still run after up to 5 s: one that was killed needs a moment to go.
+
+    A zombie, which nobody has waited for yet, does not run.
+    """
+
+    def runs(process: psutil.Process) -> bool:
+        try:
+            return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
+    def still(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+        found, deadline = list(processes), time.monotonic() + 5.0
+        while (found := [p for p in found if runs(p)]) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return found
+
+    return still
+
+
+@pytest.fixture(scope="session")
+def start(site: Site) -> Callable[[Path], Any]:
+    """`with start(folder) as triton`: a server of one's own, with its repository and log in `folder`."""
+    if problems := embedded.problems(site):
+        pytest.skip("; ".join(problems))
+
+    @contextmanager
+    def serving(folder: Path) -> Iterator[Triton]:
+        (folder / "repository").mkdir()
+        known = {p.pid for p in psutil.Process().children(recursive=True)}
+        with embedded.serve(site, folder / "repository", folder / "server.log") as running:
+            server = Triton(running, folder / "repository", _descendant("tritonserver", known))
+            with server.client:
+                yield server
+
+    return serving
+
+
+@pytest.fixture(scope="session")
+def server(start: Callable[[Path], Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A server that many tests share; each loads models of its own names."""
+    with start(tmp_path_factory.mktemp("server")) as running:
+        yield running
+        for model in running.client.get_model_repository_index().models:
+            if model.state == "READY":
+                running.client.unload_model(
+                    model.name
+                )  # all at once: the server's end would take them in turn
+
+
+def tensors(*entries: tuple[str, str, Sequence[int]]) -> tuple[Tensor, ...]:
+    return tuple(
+        Tensor.model_validate({"name": name, "dtype": dtype, "shape": tuple(shape)})
+        for name, dtype, shape in entries
+    )
+
+
+@pytest.fixture(scope="session")
+def interface() -> Callable[..., Interface]:
+    """`interface(inputs, outputs)`, each a list of (name, dtype, shape)."""
+    return lambda inputs, outputs: Interface(inputs=tensors(*inputs), outputs=tensors(*outputs))
+
+
+@pytest.fixture(scope="session")
+def onnx_artifact(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """`onnx_artifact(interface, nodes, weights)`: a folder with a model.onnx of these nodes.
+
+    Nodes are (operator, inputs, outputs, attributes); weights are arrays by name.
+    """
+
+    def make(io: Interface, nodes: Sequence[tuple[Any, ...]], weights: Arrays | None = None) -> Path:
+        folder = tmp_path_factory.mktemp("artifact")
+        values = [
+            [
+                helper.make_tensor_value_info(
+                    t.name,
+                    helper.np_dtype_to_tensor_dtype(np.dtype(t.dtype)),
+                    [f"{t.name}_{i}" if axis == -1 else axis for i, axis in enumerate(t.shape)],
+                )
+                for t in group
+            ]
+            for group in (io.inputs, io.outputs)
+        ]
+        graph = helper.make_graph(
+            [helper.make_node(kind, ins, outs, **more) for kind, ins, outs, more in nodes],
+            "graph",
+            *values,
+            initializer=[onnx.numpy_helper.from_array(a, name) for name, a in (weights or {}).items()],
+        )
+        opsets = [helper.make_opsetid("", 17)]
+        onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), folder / "model.onnx")
+        return folder
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def run_python() -> Callable[..., str]:
+    """`run_python(script, *arguments)`: a script in a process of its own, where frameworks may be."""
+
+    def run(script: str, *arguments: object) -> str:
+        command = [sys.executable, "-W", "ignore", "-c", script, *map(str, arguments)]
+        return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=120).stdout
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def identity(server: Any, interface: Any, onnx_artifact: Any) -> str:
+    """The shared server's hosted ONNX identity: `x` -> `y`, int64 [batch up to 8, any]."""
+    io = interface([("x", "int64", (-1, -1))], [("y", "int64", (-1, -1))])
+    artifact = onnx_artifact(io, [("Identity", ["x"], ["y"], {})])
+    name: str = server.load("identity", artifact, io)
+    return name
+
+
+@pytest.fixture(scope="session")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A `profile_data` artifact for `identity`: 37 samples of 64 values, all different."""
+    folder = tmp_path_factory.mktemp("samples")
+    x = np.arange(37 * 64, dtype=np.int64).reshape(37, 64)
+    np.savez(folder / "samples.npz", allow_pickle=False, **{"ids": np.arange(37), "x/x": x})
+    return folder

@@ -1,0 +1,122 @@
+"""perf_analyzer's command on this host, and its results as it wrote them (recorded in `data/`)."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from importlib.metadata import distributions
+from pathlib import Path
+
+import pytest
+
+from tasks.core.errors import StepError
+from tasks.core.site import Site
+from tasks.loadgen import install, perf_analyzer
+from tasks.loadgen.base import Measurement, Point, Window
+
+DATA = Path(__file__).parent / "data"
+"""Three windows of a hosted identity at batch 4, concurrency 2; runs that gave up after 2 and 4."""
+RECORDED = Point(batch=4, concurrency=2, request_count=50, shared_memory="system")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return shutil.copy(DATA / "whole.csv", tmp_path / "table.csv")
+
+
+def recorded(name: str) -> str:
+    return (DATA / f"{name}.log").read_text()
+
+
+def test_a_whole_result_is_read_in_milliseconds(table: Path) -> None:
+    found = perf_analyzer.parse(RECORDED, recorded("whole"), table)
+    assert found == Measurement(
+        throughput=10153.9,
+        client_send_ms=0.003,
+        network_server_send_recv_ms=0.212,
+        server_queue_ms=0.208,
+        server_compute_input_ms=0.015,
+        server_compute_infer_ms=0.228,
+        server_compute_output_ms=0.109,
+        client_recv_ms=0.001,
+        p50_ms=0.755,
+        p90_ms=0.976,
+        p95_ms=1.036,
+        p99_ms=1.175,
+        avg_ms=0.779,
+        request_count=9229,
+        windows=(
+            Window(throughput=10574.3, avg_ms=0.748),
+            Window(throughput=10189.4, avg_ms=0.775),
+            Window(throughput=9705.53, avg_ms=0.815),
+        ),
+        generator="perf_analyzer",
+        generator_version=perf_analyzer.VERSION,
+    )
+    assert found.stable
+
+
+def test_a_missing_table_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(StepError, match="lack batch 4, concurrency 2") as caught:
+        perf_analyzer.parse(RECORDED, recorded("whole"), tmp_path / "table.csv")
+    assert caught.value.log == str(tmp_path / "output.log")
+
+
+@pytest.mark.parametrize("run", ["two_windows", "unstable"])
+def test_a_run_that_gave_up_is_an_error(tmp_path: Path, run: str) -> None:
+    with pytest.raises(StepError, match="lack batch 4, concurrency 2"):
+        perf_analyzer.parse(RECORDED, recorded(run), tmp_path / "table.csv")
+
+
+def test_a_table_of_another_concurrency_is_an_error(table: Path) -> None:
+    asked = RECORDED.model_copy(update={"concurrency": 8})
+    with pytest.raises(StepError, match="lack batch 4, concurrency 8"):
+        perf_analyzer.parse(asked, recorded("whole"), table)
+
+
+def test_a_table_that_breaks_off_is_an_error(table: Path) -> None:
+    text = table.read_text()
+    for length in range(len(text.strip()) - len("779,4,767"), -1, -7):
+        table.write_text(text[:length])
+        with pytest.raises(StepError):
+            perf_analyzer.parse(RECORDED, recorded("whole"), table)
+
+
+def test_fewer_than_three_windows_are_an_error(table: Path) -> None:
+    lines = recorded("whole").splitlines(keepends=True)
+    output = "".join(line for line in lines if "Pass [1]" not in line)
+    with pytest.raises(StepError, match="partial result: 2 windows"):
+        perf_analyzer.parse(RECORDED, output, table)
+
+
+@pytest.mark.parametrize("column", ["Inferences/Second", *perf_analyzer.COLUMNS])
+@pytest.mark.parametrize("value", ["nan", "-nan", "inf", ""])
+def test_a_column_without_a_number_is_an_error(table: Path, column: str, value: str) -> None:
+    names, values = (line.split(",") for line in table.read_text().split("\n")[:2])
+    values[names.index(column)] = value
+    table.write_text(f"{','.join(names)}\n{','.join(values)}\n")
+    with pytest.raises(StepError, match=r"partial result|lack batch 4"):
+        perf_analyzer.parse(RECORDED, recorded("whole"), table)
+
+
+def test_no_throughput_is_an_error(table: Path) -> None:
+    table.write_text(table.read_text().replace("10153.9", "0"))
+    with pytest.raises(StepError, match="0 inferences/s"):
+        perf_analyzer.parse(RECORDED, recorded("whole"), table)
+
+
+def test_the_command_runs_on_this_host(site: Site) -> None:
+    if reason := perf_analyzer.problem(site):
+        pytest.skip(reason)
+    command = install.command(site)
+    assert command is not None
+    ran = subprocess.run([*command, "--version"], check=True, capture_output=True, text=True)
+    assert "Perf Analyzer Version" in ran.stdout + ran.stderr
+    wheel = install._folder(site) / "wheel"
+    assert [d.version for d in distributions(path=[str(wheel)])] == [perf_analyzer.VERSION]
+
+
+def test_where_it_is_not_installed_the_problem_says_what_to_run(site: Site, tmp_path: Path) -> None:
+    empty = site.model_copy(update={"home": tmp_path})
+    assert install.command(empty) is None
+    assert "make perf-analyzer" in str(perf_analyzer.problem(empty))

@@ -1,0 +1,170 @@
+"""`config.pbtxt`: what is written, and that a real server takes it."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf import text_format
+from tritonclient.grpc import model_config_pb2 as pb
+from tritonclient.utils import InferenceServerException
+
+from tasks.configure import model_config, write_repository
+from tasks.core.errors import UnsupportedError
+from tasks.core.values import Format, Interface, Serving
+from tasks.formats import FORMATS
+
+SERVINGS = {
+    "static": Serving(batching="static", max_batch_size=8),
+    "dynamic": Serving(
+        batching="dynamic",
+        max_batch_size=16,
+        preferred_batch_sizes=(8, 16),
+        max_queue_delay_us=100,
+        instances=2,
+    ),
+    "disabled": Serving(batching="disabled", max_batch_size=0, device_kind="gpu"),
+}
+TENSORS = """
+input { name: "x__0" data_type: TYPE_INT64 dims: 384 }
+input { name: "x__1" data_type: TYPE_BOOL dims: -1 dims: 3 }
+output { name: "y__0" data_type: TYPE_FP16 dims: 384 }
+"""
+WHOLE_TENSORS = """
+input { name: "x__0" data_type: TYPE_INT64 dims: -1 dims: 384 }
+input { name: "x__1" data_type: TYPE_BOOL dims: -1 dims: -1 dims: 3 }
+output { name: "y__0" data_type: TYPE_FP16 dims: -1 dims: 384 }
+"""
+BATCHING = {
+    "static": TENSORS + "max_batch_size: 8 instance_group { count: 1 kind: KIND_CPU }",
+    "dynamic": TENSORS
+    + """max_batch_size: 16 instance_group { count: 2 kind: KIND_CPU }
+    dynamic_batching {
+      preferred_batch_size: 8 preferred_batch_size: 16 max_queue_delay_microseconds: 100
+    }""",
+    "disabled": WHOLE_TENSORS + "max_batch_size: 0 instance_group { count: 1 kind: KIND_GPU }",
+}
+HOW = {
+    ("onnx", "native"): 'backend: "onnxruntime" default_model_filename: "model.onnx"',
+    ("ts-trace", "native"): 'backend: "pytorch" default_model_filename: "model.pt"',
+    ("onnx", "hosted"): """backend: "python"
+    parameters { key: "session" value { string_value: "onnx_session" } }""",
+    ("ts-trace", "hosted"): """backend: "python"
+    parameters { key: "session" value { string_value: "torchscript_session" } }""",
+}
+CASES = [(*how, serving) for how, serving in itertools.product(HOW, SERVINGS)]
+
+
+@pytest.fixture
+def io(interface: Any) -> Interface:
+    found: Interface = interface(
+        [("x__0", "int64", (-1, 384)), ("x__1", "bool", (-1, -1, 3))], [("y__0", "float16", (-1, 384))]
+    )
+    return found
+
+
+@pytest.fixture
+def artifact(tmp_path: Path) -> Path:
+    """Model files that no server reads: what is asked is whether it gets as far."""
+    folder = tmp_path / "artifact"
+    folder.mkdir()
+    for module in FORMATS.values():
+        (folder / module.FILE).write_bytes(b"model")
+    return folder
+
+
+@pytest.mark.parametrize(("format_", "backend", "serving"), CASES)
+def test_config_says_exactly_what_the_serving_says(
+    format_: Format, backend: str, serving: str, io: Interface, artifact: Path, tmp_path: Path
+) -> None:
+    asked = SERVINGS[serving].model_copy(update={"backend": backend})
+    write_repository(tmp_path / "repository", "it", format_, asked, io, artifact)
+    text = (tmp_path / "repository" / "it" / "config.pbtxt").read_text()
+    golden = f'name: "it" {HOW[format_, backend]} {BATCHING[serving]}'
+    assert text_format.Parse(text, pb.ModelConfig()) == text_format.Parse(golden, pb.ModelConfig())
+
+
+def test_hosted_repository_holds_the_runtime_one_session_and_a_link_to_the_artifact(
+    io: Interface, artifact: Path, tmp_path: Path
+) -> None:
+    write_repository(tmp_path, "it", "onnx", SERVINGS["static"], io, artifact)
+    assert sorted(p.name for p in (tmp_path / "it" / "1").iterdir()) == [
+        "artifact", "model.py", "onnx_session.py",
+    ]  # fmt: skip
+    assert (tmp_path / "it" / "1" / "artifact").readlink() == artifact
+
+
+def test_a_second_write_leaves_nothing_of_the_first(io: Interface, artifact: Path, tmp_path: Path) -> None:
+    write_repository(tmp_path, "it", "ts-trace", SERVINGS["static"], io, artifact)
+    native = SERVINGS["static"].model_copy(update={"backend": "native"})
+    write_repository(tmp_path, "it", "onnx", native, io, artifact)
+    assert sorted(p.name for p in (tmp_path / "it" / "1").iterdir()) == ["model.onnx"]
+    assert (artifact / "model.pt").read_bytes() == b"model", "the artifact behind the link was touched"
+
+
+def refusal(server: Any, name: str) -> tuple[str, str]:
+    """What the server says when it is to load a model, to the caller and in its log."""
+    start = len(server.log)
+    with pytest.raises(InferenceServerException) as caught:
+        server.client.load_model(name)
+    return str(caught.value), server.log[start:]
+
+
+@pytest.mark.parametrize("serving", SERVINGS)
+@pytest.mark.parametrize("format_", FORMATS)
+def test_native_config_lacks_nothing_but_the_backend(
+    format_: Format, serving: str, io: Interface, artifact: Path, server: Any
+) -> None:
+    # The wheel's server has no GPU here; which kind of device is asked does not change what is checked.
+    native = SERVINGS[serving].model_copy(update={"backend": "native", "device_kind": "cpu"})
+    name = f"native-{format_}-{serving}"
+    write_repository(server.repository, name, format_, native, io, artifact)
+    said, _ = refusal(server, name)
+    assert f"unable to find backend library for backend '{FORMATS[format_].NATIVE_BACKEND}'" in said
+
+
+def test_the_server_refuses_a_preferred_batch_size_over_the_maximum(
+    io: Interface, artifact: Path, server: Any
+) -> None:
+    wrong = Serving(batching="dynamic", max_batch_size=8, preferred_batch_sizes=(16,), backend="native")
+    write_repository(server.repository, "over", "onnx", wrong, io, artifact)
+    said, log = refusal(server, "over")
+    assert "unable to find backend library" not in said
+    assert "dynamic batching preferred size must be <= max batch size for over" in log
+
+
+def test_the_server_refuses_a_field_that_it_does_not_know(io: Interface, artifact: Path, server: Any) -> None:
+    native = SERVINGS["static"].model_copy(update={"backend": "native"})
+    write_repository(server.repository, "unknown", "onnx", native, io, artifact)
+    with (server.repository / "unknown" / "config.pbtxt").open("a") as file:
+        file.write("no_such_field: 3\n")
+    said, log = refusal(server, "unknown")
+    assert "unable to find backend library" not in said
+    assert 'has no field named "no_such_field"' in log
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "wrong"),
+    [
+        (["x__0", "ids"], ["y__0"], "tensor 1 named NAME__1, not 'ids'"),
+        (["x__1", "x__0"], ["y__0"], "tensor 0 named NAME__0, not 'x__1'"),
+        (["x__0"], ["y__0", "y__2"], "tensor 1 named NAME__1, not 'y__2'"),
+        (["__0"], ["y__0"], "tensor 0 named NAME__0, not '__0'"),
+        (["x__0 "], ["y__0"], "tensor 0 named NAME__0, not 'x__0 '"),
+    ],
+)
+def test_native_torchscript_is_refused_for_names_without_their_position(
+    inputs: list[str], outputs: list[str], wrong: str, interface: Any
+) -> None:
+    io = interface([(n, "int64", (-1, 2)) for n in inputs], [(n, "int64", (-1, 2)) for n in outputs])
+    native = SERVINGS["static"].model_copy(update={"backend": "native"})
+    with pytest.raises(UnsupportedError, match=wrong):
+        model_config("it", "ts-trace", native, io)
+    assert model_config("it", "ts-trace", SERVINGS["static"], io).backend == "python"
+    assert model_config("it", "onnx", native, io).backend == "onnxruntime"
+
+
+def test_native_torchscript_takes_names_with_their_position(io: Interface) -> None:
+    assert FORMATS["ts-trace"].why_not_native(io) is None

@@ -1,0 +1,86 @@
+"""Answers of a served model: their order, and whether neighbours change them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tasks.core.errors import StepError
+from tasks.predictions import invariance, predict
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """19 samples of 3 values for the float models."""
+    folder = tmp_path_factory.mktemp("values")
+    x = np.random.default_rng(0).random((19, 3), dtype=np.float32)
+    np.savez(folder / "samples.npz", allow_pickle=False, **{"x/x": x})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def floats(interface: Any) -> Any:
+    return interface([("x", "float32", (-1, 3))], [("y", "float32", (-1, 3))])
+
+
+def test_answers_come_in_the_order_of_the_samples(server: Any, identity: str, samples: Path) -> None:
+    before = server.statistics(identity).inference_stats.success.count
+    answers = predict(server.endpoint(identity), samples, max_batch=4)
+    with np.load(samples / "samples.npz") as file:
+        np.testing.assert_array_equal(answers["y"], file["x/x"])
+    requests = server.statistics(identity).inference_stats.success.count - before
+    assert requests == 16  # of 1, 2, 3 and 4 samples in turn, 37 in all
+
+
+def test_requests_are_no_larger_than_the_largest_batch(
+    server: Any, interface: Any, onnx_artifact: Any, floats: Any, values: Path
+) -> None:
+    artifact = onnx_artifact(floats, [("Neg", ["x"], ["y"], {})])
+    model = server.load("pairs", artifact, floats, max_batch_size=2)
+    answers = predict(server.endpoint(model), values, max_batch=2)
+    with np.load(values / "samples.npz") as file:
+        np.testing.assert_array_equal(answers["y"], -file["x/x"])
+    with pytest.raises(StepError, match="batch-size must be <= 2"):
+        predict(server.endpoint(model), values, max_batch=4)
+
+
+@pytest.mark.parametrize("max_batch", [1, 8])
+def test_identity_does_not_depend_on_its_neighbours(
+    server: Any, identity: str, samples: Path, max_batch: int
+) -> None:
+    assert invariance(server.endpoint(identity), samples, max_batch) == 0.0
+
+
+def test_a_model_that_depends_on_its_neighbours_is_found(
+    server: Any, onnx_artifact: Any, floats: Any, values: Path
+) -> None:
+    nodes = [("ReduceMean", ["x"], ["m"], {"axes": [0]}), ("Sub", ["x", "m"], ["y"], {})]
+    model = server.load("mean", onnx_artifact(floats, nodes), floats)
+    assert invariance(server.endpoint(model), values, max_batch=8) > 0.05
+
+
+def test_a_model_that_depends_on_its_place_in_the_batch_is_found(
+    server: Any, onnx_artifact: Any, floats: Any, values: Path
+) -> None:
+    nodes = [("CumSum", ["x", "first"], ["y"], {})]
+    artifact = onnx_artifact(floats, nodes, {"first": np.array(0)})
+    model = server.load("sums", artifact, floats)
+    assert invariance(server.endpoint(model), values, max_batch=8) > 0.05
+
+
+def test_nan_beside_a_neighbour_is_no_agreement(
+    server: Any, onnx_artifact: Any, floats: Any, values: Path
+) -> None:
+    # sqrt of minus the spread in the batch: 0 alone, NaN beside others.
+    nodes = [
+        ("ReduceMean", ["x"], ["m"], {"axes": [0]}),
+        ("Sub", ["x", "m"], ["d"], {}),
+        ("Abs", ["d"], ["a"], {}),
+        ("Neg", ["a"], ["n"], {}),
+        ("Sqrt", ["n"], ["y"], {}),
+    ]
+    model = server.load("spread", onnx_artifact(floats, nodes), floats)
+    assert invariance(server.endpoint(model), values, max_batch=8) == np.inf
