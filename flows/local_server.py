@@ -29,8 +29,8 @@ def settings(site: Site) -> dict[str, str]:
     return {
         "PREFECT_HOME": str(site.home / "prefect"),
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-        # Between two calls lies a measurement. A connection that the server has closed meanwhile
-        # costs the client a retry, 2 s of waiting.
+        # Between two calls lies a measurement: a connection that the server has closed meanwhile
+        # costs a retry, 2 s of waiting.
         "PREFECT_SERVER_API_KEEPALIVE_TIMEOUT": "3600",
         "PREFECT_LOGGING_SERVER_LEVEL": "WARNING",
         "DO_NOT_TRACK": "1",

@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from prefect import flow, tags
+from prefect.context import TagsContext
+from prefect.states import Completed, Failed
 
 from flows.planning import SweepOptions, plan, preflight
 from flows.record import Record, Recorder
@@ -17,7 +20,7 @@ from tasks.configure import configure
 from tasks.core.build import Workplace
 from tasks.core.environment import host, versions
 from tasks.core.plugins import Plugin
-from tasks.core.results import Writer
+from tasks.core.results import FAILING, Writer
 from tasks.core.site import default_site
 from tasks.core.values import ArtifactRef, Cell, Value
 from tasks.correctness import correctness
@@ -40,26 +43,41 @@ def qualify(options: SweepOptions, campaign: str) -> None:
     site = default_site()
     (model,) = plan(options, site)
     preflight(options, model, site)
-    folder = site.results / campaign
-    used = {*LIBRARIES, *model.plugin.spec.requires, *(lib for f in FORMATS.values() for lib in f.LIBRARIES)}
-    recorder = Recorder(Writer(folder), campaign, host(), versions(used))
     for entry in model.plan.excluded:
-        recorder.excluded(entry)
+        recorder(model.plugin, campaign).excluded(entry)
     for number, cell in enumerate(model.plan.cells, start=1):
         log.info("%s: cell %d of %d", cell.name, number, len(model.plan.cells))
-        at = Workplace(
-            site=site,
-            plugin=model.plugin.folder,
-            logs=folder / "logs",
-            device=model.profile.name,
-            cell=cell.name,
-        )
-        product = cell.product
-        labels = (product.model, product.format, product.precision, cell.profile)
-        with tags(*labels), recorder.cell(cell) as record:
-            built = build_cell(model.plugin, cell, campaign, at)
-            record.artifact, record.baseline = built.converted, built.baseline
-            measure_cell(model.plugin, cell, built, options.server, at, record)
+        with tags(cell.product.model, cell.product.format, cell.product.precision, cell.profile):
+            qualify_cell(model.plugin, cell, options.server, campaign, return_state=True)
+
+
+@flow(name="cell", flow_run_name="{cell.name}")
+def qualify_cell(plugin: Plugin, cell: Cell, provider: str, campaign: str) -> Any:
+    """Build, serve, prove and measure one cell; failed when its verdict fails the campaign."""
+    site = default_site()
+    at = Workplace(
+        site=site,
+        plugin=plugin.folder,
+        logs=site.results / campaign / "logs",
+        device=cell.profile,
+        cell=cell.name,
+    )
+    # The flow run bears the tags. For each tag of a task run Prefect asks for a concurrency slot, a
+    # request that SQLite often refuses while states are being recorded, and then it waits 2 s.
+    with TagsContext(current_tags=set()), recorder(plugin, campaign).cell(cell) as record:
+        built = build_cell(plugin, cell, campaign, at)
+        record.artifact, record.baseline = built.converted, built.baseline
+        measure_cell(plugin, cell, built, provider, at, record)
+    assert record.outcome is not None
+    failed = record.outcome.verdict in FAILING
+    return Failed(message=record.outcome.line) if failed else Completed(message=record.outcome.line)
+
+
+def recorder(plugin: Plugin, campaign: str) -> Recorder:
+    """Writes this model's rows of the campaign, with the versions of all that its cells use."""
+    libraries = {library for module in FORMATS.values() for library in module.LIBRARIES}
+    used = versions({*LIBRARIES, *plugin.spec.requires, *libraries})
+    return Recorder(Writer(default_site().results / campaign), campaign, host(), used)
 
 
 class Built(Value):

@@ -22,11 +22,25 @@ from tasks.core.results import (
     plan_columns,
     serving_columns,
 )
-from tasks.core.values import ArtifactRef, Cell, Endpoint, Excluded, LoadPlan, Serving
+from tasks.core.values import ArtifactRef, Cell, Endpoint, Excluded, LoadPlan, Serving, Value
 from tasks.correctness import Correctness
 from tasks.performance import MeasuredPoint
 
 log = logging.getLogger("servegrid")
+
+
+class Outcome(Value):
+    """A cell's verdict, why, and for an error its log and the command that repeats the step."""
+
+    verdict: Verdict
+    reason: str = ""
+    log: str | None = None
+    command: str | None = None
+
+    @property
+    def line(self) -> str:
+        """Verdict and reason in one line."""
+        return f"{self.verdict}: {self.reason.splitlines()[0]}" if self.reason else self.verdict
 
 
 @dataclass
@@ -39,16 +53,18 @@ class Record:
     measured: list[tuple[LoadPlan, Serving, Endpoint, tuple[MeasuredPoint, ...]]] = field(
         default_factory=list
     )
+    outcome: Outcome | None = None
 
-    def verdict(self) -> tuple[Verdict, str]:
+    def judge(self) -> Outcome:
         """The outcome of a cell whose stages all ran, and why."""
         assert self.correctness is not None
         if self.correctness.failures:
-            return "failed_accuracy", "; ".join(self.correctness.failures)
+            return Outcome(verdict="failed_accuracy", reason="; ".join(self.correctness.failures))
         for plan, _, _, points in self.measured:
             if not any(point.measurement.stable for point in points):
-                return "unstable", f"no {plan.scenario} point had three windows within 10 %"
-        return "passed", ""
+                reason = f"no {plan.scenario} point had three windows within 10 %"
+                return Outcome(verdict="unstable", reason=reason)
+        return Outcome(verdict="passed")
 
 
 @dataclass(frozen=True)
@@ -69,30 +85,29 @@ class Recorder:
     @contextmanager
     def cell(self, cell: Cell) -> Iterator[Record]:
         """Whatever happens in the block ends in exactly one row; only an interrupt gets through."""
-        record, outcome = Record(), Row()
+        record = Record()
         start = time.perf_counter()
         with collecting() as stages:
             try:
                 yield record
-                outcome["verdict"], outcome["reason"] = record.verdict()
+                record.outcome = record.judge()
             except UnsupportedError as error:
-                outcome |= {"verdict": "unsupported", "reason": str(error)}
+                record.outcome = Outcome(verdict="unsupported", reason=str(error))
             except InfeasibleError as error:
-                outcome |= {"verdict": "infeasible", "reason": str(error)}
+                record.outcome = Outcome(verdict="infeasible", reason=str(error))
             except StepError as error:
-                outcome |= {
-                    "verdict": "error",
-                    "reason": str(error),
-                    "log": error.log,
-                    "command": error.command,
-                }
+                record.outcome = Outcome(
+                    verdict="error", reason=str(error), log=error.log, command=error.command
+                )
             except Exception as error:
                 log.exception("%s: an error of servegrid itself", cell.name)
-                outcome |= {"verdict": "error", "reason": f"{type(error).__name__}: {error}"}
+                record.outcome = Outcome(verdict="error", reason=f"{type(error).__name__}: {error}")
         wall = time.perf_counter() - start
-        self._write(cell, record, outcome, stages, wall)
+        self._write(cell, record, record.outcome, stages, wall)
 
-    def _write(self, cell: Cell, record: Record, outcome: Row, stages: dict[str, float], wall: float) -> None:
+    def _write(
+        self, cell: Cell, record: Record, outcome: Outcome, stages: dict[str, float], wall: float
+    ) -> None:
         head = common(self.campaign, cell.name, cell.product, cell.profile, self.host, self.versions)
         for plan, serving, endpoint, points in record.measured:
             for point in points:
@@ -107,9 +122,8 @@ class Recorder:
         }
         size = {"artifact_bytes": record.artifact.size} if record.artifact else {}
         found = _correctness(record.correctness) if record.correctness else {}
-        self.writer.append("cell", head | cell_columns(cell) | size | found | times | outcome)
-        reason = str(outcome["reason"]).split("\n", 1)[0]
-        log.info("%s: %s%s", cell.name, outcome["verdict"], f": {reason}" if reason else "")
+        self.writer.append("cell", head | cell_columns(cell) | size | found | times | outcome.model_dump())
+        log.info("%s: %s", cell.name, outcome.line)
 
 
 def _measurement(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -10,11 +11,13 @@ from typing import Any
 import numpy as np
 import tritonclient.utils.shared_memory as shm
 from tritonclient.grpc import service_pb2 as pb
+from tritonclient.utils import InferenceServerException
 
 from tasks.loadgen.client import Order
 from tasks.loadgen.requests import Samples
 
 DISTINCT_REQUESTS = 8
+IN_USE_S = 5.0
 
 Messages = list[list[Any]]
 """For each worker, the requests that it sends in turn."""
@@ -46,12 +49,25 @@ def shared_messages(
             handles.append(shm.create_shared_memory_region(name, f"/{name}", size))
             stack.callback(shm.destroy_shared_memory_region, handles[-1])
             client.register_system_shared_memory(name, f"/{name}", size)
-            stack.callback(client.unregister_system_shared_memory, name)
+            stack.callback(_unregister, client, name)
         shm.set_shared_memory_region(handles[0], [array for arrays in inputs for array in arrays])
         yield [
             _messages(endpoint.model, batches, outputs, names, worker * out_size)
             for worker in range(point.concurrency)
         ]
+
+
+def _unregister(client: Any, name: str) -> None:
+    """Unregister a region; the server lets go of the last request a moment after it has answered it."""
+    deadline = time.monotonic() + IN_USE_S
+    while True:
+        try:
+            client.unregister_system_shared_memory(name)
+            return
+        except InferenceServerException as error:
+            if "currently in use" not in str(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
 
 
 def _messages(

@@ -72,10 +72,10 @@ class Api:
             return json.load(answer)
 
     def task_runs(self, tag: str | None = None) -> list[dict[str, Any]]:
-        """Every task run (of a tag), once all of them are in a final state; states come a little late."""
+        """Every task run (below the flow runs of a tag), once all are final: states come a little late."""
         body: dict[str, Any] = {"sort": "EXPECTED_START_TIME_ASC", "limit": 200}
         if tag:
-            body["task_runs"] = {"tags": {"all_": [tag]}}
+            body["flow_runs"] = {"tags": {"all_": [tag]}}
         deadline = time.monotonic() + 30
         while True:
             runs: list[dict[str, Any]] = self.post("task_runs/filter", body)

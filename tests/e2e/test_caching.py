@@ -24,16 +24,16 @@ from tasks.core.build import Workplace
 from tasks.core.site import default_site
 
 @flow
-def build(tag):
+def build():
     site = default_site()
     options = SweepOptions(models=("tiny_mlp",), variant="full", formats=("onnx",))
     (model,) = plan(options, site)
     (cell,) = model.plan.cells
     at = Workplace(site=site, plugin=model.plugin.folder, logs=site.results, device="cpu", cell=cell.name)
-    with tags(tag):
-        build_cell(model.plugin, cell, "campaign", at)
+    build_cell(model.plugin, cell, "campaign", at)
 
-build(sys.argv[1])
+with tags(sys.argv[1]):
+    build()
 """
 
 
