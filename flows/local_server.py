@@ -44,6 +44,7 @@ def prepare_environment(site: Site) -> None:
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     if not os.environ.get("PREFECT_API_URL"):
         os.environ |= settings(site)
+        Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
 
 
 @contextmanager

@@ -94,5 +94,9 @@ def _json(config: Any) -> str:
 def _tensor(kind: Any, tensor: Tensor, serving: Serving) -> Any:
     """The batch axis is implied where the server batches, and spelled out where it does not."""
     shape = [int(axis) for axis in tensor.shape]
+    if serving.max_batch_size and len(shape) == 1:
+        raise UnsupportedError(
+            f"tensor {tensor.name!r}: Triton wants an axis beside the batch; give it one of 1"
+        )
     dims = shape[1:] if serving.max_batch_size else shape
     return kind(name=tensor.name, data_type=f"TYPE_{TRITON_DTYPES[tensor.dtype]}", dims=dims)
