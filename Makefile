@@ -5,10 +5,11 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
 	&& echo $$p && break; done)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
-SERVER := .servegrid/tritonserver
-PERF_ANALYZER := .servegrid/perf-analyzer/wheel
+SITE := $(or $(SERVEGRID_HOME),.servegrid)
+SERVER := $(SITE)/tritonserver
+PERF_ANALYZER := $(SITE)/perf-analyzer/wheel
 
-# perf_analyzer's binary needs glibc 2.38; on an older system it is only installed when asked for.
+# perf_analyzer's binary needs glibc 2.38; `make sweep` brings it along only where that is there.
 NEW_LIBC := $(shell printf '2.38\n%s\n' "$$(getconf GNU_LIBC_VERSION | cut -d' ' -f2)" | sort -VC && echo yes)
 
 .PHONY: sweep test lint install perf-analyzer bench clean
@@ -16,7 +17,8 @@ NEW_LIBC := $(shell printf '2.38\n%s\n' "$$(getconf GNU_LIBC_VERSION | cut -d' '
 sweep: install
 	$(BIN)/servegrid sweep
 
-test: install perf-analyzer lint
+test: install lint
+	-$(MAKE) perf-analyzer
 	$(BIN)/pytest
 
 lint: install
@@ -32,7 +34,7 @@ bench: install perf-analyzer
 	$(BIN)/python bench/hosted_overhead.py
 
 clean:
-	rm -rf .venv .servegrid build *.egg-info
+	rm -rf .venv $(SITE) build *.egg-info
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "servegrid needs Python 3.11 or 3.12; set PYTHON=..." >&2; exit 2; }

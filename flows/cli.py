@@ -60,7 +60,7 @@ def plan(
         for cell in entry.plan.cells:
             table.add_row(cell.name, "yes", str(len(cell.offline.points)), str(len(cell.online.points)), "")
         for excluded in entry.plan.excluded:
-            table.add_row(excluded.name, "no", "", "", excluded.reason)
+            table.add_row(excluded.cell.name, "no", "", "", excluded.reason)
     console.print(table)
 
 
@@ -111,9 +111,10 @@ def report(campaign: Annotated[str, typer.Argument(help="A folder below results/
     """Write a campaign's report anew, and print it. Works while the campaign runs, too."""
     from rich.markdown import Markdown
 
+    from tasks.core.results import campaign_folder
     from tasks.report import write
 
-    folder = default_site().results / campaign
+    folder = campaign_folder(default_site().results, campaign)
     console.print(Markdown(write(folder)))
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
 
@@ -154,8 +155,8 @@ def main() -> None:
     logger.setLevel(logging.INFO)
     logger.addHandler(Progress())
     signal.signal(signal.SIGTERM, _interrupt)
-    prepare_environment(default_site())
     try:
+        prepare_environment(default_site())
         app(standalone_mode=True)
     except ServegridError as error:
         Console(stderr=True).print(f"servegrid: {error}", style="red", markup=False, soft_wrap=True)

@@ -38,13 +38,20 @@ def settings(site: Site) -> dict[str, str]:
 
 
 def prepare_environment(site: Site) -> None:
-    """Set what Prefect reads when it is imported; to be called before that."""
+    """Set what Prefect reads when it is imported; to be called before that.
+
+    Raises:
+        UserError: the home cannot be written.
+    """
     os.environ.setdefault("PREFECT_LOGGING_EXTRA_LOGGERS", "servegrid")
     # The command shows its own lines; Prefect's go to the API.
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
     if not os.environ.get("PREFECT_API_URL"):
         os.environ |= settings(site)
-        Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
+        try:
+            Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"{site.home}: cannot be written ({error}); set SERVEGRID_HOME") from error
 
 
 @contextmanager
@@ -52,12 +59,14 @@ def api(site: Site) -> Iterator[str]:
     """The URL of the API that Prefect uses inside the block.
 
     Raises:
-        UserError: our server did not come up.
+        UserError: our server did not come up, or the given one does not answer.
     """
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
     given = os.environ.get("PREFECT_API_URL")
     if given:
+        if not _healthy(given):
+            raise UserError(f"no Prefect API answers at PREFECT_API_URL={given}")
         yield given
         return
     with (

@@ -23,7 +23,7 @@ from tasks.servers import SERVERS
 class SweepOptions(Value):
     """What to qualify. Empty lists of formats and precisions mean all that the model lists."""
 
-    models: tuple[str, ...] = Field(("bert_large_qa",), description="Folders below models/")
+    models: tuple[str, ...] = Field(("bert_large_qa",), min_length=1, description="Folders below models/")
     variant: str = Field("tiny", description="`full` is the published size, `tiny` runs on a laptop CPU")
     profile: str = Field("cpu", description="A file below gpu_profiles/")
     formats: tuple[str, ...] = Field((), description="Only these serving formats")
@@ -91,7 +91,9 @@ def preflight(options: SweepOptions, model: ModelPlan, site: Site) -> None:
         wanted |= {*FORMATS[cell.product.format].LIBRARIES, *EXPORT_LIBRARIES[cell.product.export_format]}
     absent = missing(wanted)
     if absent:
-        problems.append(f"not installed: {', '.join(absent)}; run `pip install 'servegrid[torch,onnx]'`")
+        problems.append(
+            f"not installed: {', '.join(absent)}; in the checkout run `pip install -e '.[torch,onnx]'`"
+        )
     if problems:
         raise UserError("this host is not ready:\n" + "\n".join(f"  {p}" for p in problems))
     check_sources(model.plugin, options.variant, site)

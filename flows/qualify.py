@@ -12,7 +12,7 @@ from prefect.context import TagsContext
 from prefect.states import Completed, Failed
 
 from flows.planning import SweepOptions, plan, preflight
-from flows.record import Record, Recorder
+from flows.record import Outcome, Record, Recorder
 from tasks import baseline, convert, export, prepare, profile_data, reference
 from tasks.baseline import Baseline
 from tasks.caching import ensure
@@ -43,12 +43,19 @@ def qualify(options: SweepOptions, campaign: str) -> None:
     site = default_site()
     (model,) = plan(options, site)
     preflight(options, model, site)
+    rows = recorder(model.plugin, campaign)
     for entry in model.plan.excluded:
-        recorder(model.plugin, campaign).excluded(entry)
-    for number, cell in enumerate(model.plan.cells, start=1):
-        log.info("%s: cell %d of %d", cell.name, number, len(model.plan.cells))
-        with tags(cell.product.model, cell.product.format, cell.product.precision, cell.profile):
-            qualify_cell(model.plugin, cell, options.server, campaign, return_state=True)
+        rows.without_run(entry.cell, Outcome(verdict="unsupported", reason=entry.reason))
+    cells = model.plan.cells
+    for number, cell in enumerate(cells):
+        log.info("%s: cell %d of %d", cell.name, number + 1, len(cells))
+        try:
+            with tags(cell.product.model, cell.product.format, cell.product.precision, cell.profile):
+                qualify_cell(model.plugin, cell, options.server, campaign, return_state=True)
+        except KeyboardInterrupt:
+            for left in cells[number:]:
+                rows.without_run(left, Outcome(verdict="skipped", reason="interrupted"))
+            raise
 
 
 @flow(name="cell", flow_run_name="{cell.name}")
@@ -59,8 +66,9 @@ def qualify_cell(plugin: Plugin, cell: Cell, provider: str, campaign: str) -> An
         site=site,
         plugin=plugin.folder,
         logs=site.results / campaign / "logs",
-        device=cell.profile,
+        profile=cell.profile,
         cell=cell.name,
+        timeout_s=plugin.spec.variants[cell.product.variant].step_timeout_s,
     )
     # The flow run bears the tags. For each tag of a task run Prefect asks for a concurrency slot, a
     # request that SQLite often refuses while states are being recorded, and then it waits 2 s.
@@ -117,14 +125,15 @@ def measure_cell(
         log_path = at.logs / f"{cell.name}.tritonserver.log"
         with server(provider, at.site, Path(folder), log_path) as running:
             # Accuracy is proven through the dynamic batcher, so that serving comes first.
-            endpoint = deploy(running, configured, "dynamic", cell.dynamic, built.samples, at)
+            endpoint = deploy(running, configured, cell.dynamic, built.samples, at)
+            record.endpoint = endpoint
             record.correctness = correctness(
                 plugin, cell, endpoint, built.prepared, built.samples, built.reference, at
             )
             if record.correctness.failures:
                 return  # how fast it gives wrong answers is of no use
-            points = online(cell.online, endpoint, built.samples, at)
-            record.measured.append((cell.online, cell.dynamic, endpoint, points))
-            endpoint = deploy(running, configured, "static", cell.static, built.samples, at)
-            points = offline(cell.offline, endpoint, built.samples, at)
-            record.measured.append((cell.offline, cell.static, endpoint, points))
+            with record.measuring(cell.online, cell.dynamic, endpoint) as points:
+                points += online(cell.online, endpoint, built.samples, at)
+            endpoint = deploy(running, configured, cell.static, built.samples, at)
+            with record.measuring(cell.offline, cell.static, endpoint) as points:
+                points += offline(cell.offline, endpoint, built.samples, at)

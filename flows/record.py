@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,7 +14,7 @@ from dataclasses import dataclass, field
 from tasks.baseline import Baseline
 from tasks.core.clock import collecting
 from tasks.core.environment import Host
-from tasks.core.errors import InfeasibleError, StepError, UnsupportedError
+from tasks.core.errors import StepError, UnsupportedError
 from tasks.core.results import (
     Row,
     Verdict,
@@ -22,9 +24,10 @@ from tasks.core.results import (
     plan_columns,
     serving_columns,
 )
-from tasks.core.values import ArtifactRef, Cell, Endpoint, Excluded, LoadPlan, Serving, Value
+from tasks.core.store import write_atomic
+from tasks.core.values import ArtifactRef, Cell, Endpoint, LoadPlan, Serving, Value
 from tasks.correctness import Correctness
-from tasks.performance import MeasuredPoint
+from tasks.performance import MeasuredPoint, PartlyMeasuredError
 
 log = logging.getLogger("servegrid")
 
@@ -53,7 +56,22 @@ class Record:
     measured: list[tuple[LoadPlan, Serving, Endpoint, tuple[MeasuredPoint, ...]]] = field(
         default_factory=list
     )
+    endpoint: Endpoint | None = None
     outcome: Outcome | None = None
+
+    @contextmanager
+    def measuring(
+        self, plan: LoadPlan, serving: Serving, endpoint: Endpoint
+    ) -> Iterator[list[MeasuredPoint]]:
+        """A list for the plan's points; those that were measured before an error are kept too."""
+        points: list[MeasuredPoint] = []
+        try:
+            yield points
+        except PartlyMeasuredError as error:
+            points += error.points
+            raise
+        finally:
+            self.measured.append((plan, serving, endpoint, tuple(points)))
 
     def judge(self) -> Outcome:
         """The outcome of a cell whose stages all ran, and why."""
@@ -76,11 +94,10 @@ class Recorder:
     host: Host
     versions: dict[str, str]
 
-    def excluded(self, entry: Excluded) -> None:
-        """The row of a cell that a rule keeps from running."""
-        row = common(self.campaign, entry.name, entry.product, entry.profile, self.host, self.versions)
-        self.writer.append("cell", row | {"verdict": "unsupported", "reason": entry.reason})
-        log.info("%s: unsupported: %s", entry.name, entry.reason)
+    def without_run(self, cell: Cell, outcome: Outcome) -> None:
+        """The row of a cell that does not run: a rule forbids it, or the campaign ends before."""
+        self.writer.append("cell", self._head(cell) | cell_columns(cell) | outcome.model_dump())
+        log.info("%s: %s", cell.name, outcome.line)
 
     @contextmanager
     def cell(self, cell: Cell) -> Iterator[Record]:
@@ -93,22 +110,25 @@ class Recorder:
                 record.outcome = record.judge()
             except UnsupportedError as error:
                 record.outcome = Outcome(verdict="unsupported", reason=str(error))
-            except InfeasibleError as error:
-                record.outcome = Outcome(verdict="infeasible", reason=str(error))
             except StepError as error:
-                record.outcome = Outcome(
-                    verdict="error", reason=str(error), log=error.log, command=error.command
-                )
+                command = error.command or _again(cell)
+                record.outcome = Outcome(verdict="error", reason=str(error), log=error.log, command=command)
             except Exception as error:
-                log.exception("%s: an error of servegrid itself", cell.name)
-                record.outcome = Outcome(verdict="error", reason=f"{type(error).__name__}: {error}")
+                path = self.writer.folder / "logs" / f"{cell.name}.error.log"
+                write_atomic(path, traceback.format_exc())
+                record.outcome = Outcome(
+                    verdict="error",
+                    reason=f"an error of servegrid itself: {type(error).__name__}: {error}",
+                    log=str(path),
+                    command=_again(cell),
+                )
         wall = time.perf_counter() - start
         self._write(cell, record, record.outcome, stages, wall)
 
     def _write(
         self, cell: Cell, record: Record, outcome: Outcome, stages: dict[str, float], wall: float
     ) -> None:
-        head = common(self.campaign, cell.name, cell.product, cell.profile, self.host, self.versions)
+        head = self._head(cell)
         for plan, serving, endpoint, points in record.measured:
             for point in points:
                 row = head | _measurement(plan, serving, endpoint, point, record.baseline)
@@ -122,8 +142,20 @@ class Recorder:
         }
         size = {"artifact_bytes": record.artifact.size} if record.artifact else {}
         found = _correctness(record.correctness) if record.correctness else {}
+        if record.endpoint:
+            found |= record.endpoint.model_dump(include={"server", "server_version", "backend"})
         self.writer.append("cell", head | cell_columns(cell) | size | found | times | outcome.model_dump())
         log.info("%s: %s", cell.name, outcome.line)
+
+    def _head(self, cell: Cell) -> Row:
+        return common(self.campaign, cell.name, cell.product, cell.profile, self.host, self.versions)
+
+
+def _again(cell: Cell) -> str:
+    """The command that runs one cell."""
+    product = cell.product
+    words = ("servegrid", "sweep", "--model", product.model, "--variant", product.variant, "--profile")
+    return shlex.join([*words, cell.profile, "--format", product.format, "--precision", product.precision])
 
 
 def _measurement(
@@ -147,6 +179,7 @@ def _measurement(
 def _correctness(found: Correctness) -> Row:
     return {
         "metric": found.metric,
+        "metrics": json.dumps(found.metrics),
         "framework_metric": found.framework,
         "served_metric": found.served,
         "blind_metric": found.blind,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from tasks.caching import build_task
 from tasks.core.build import Workplace, build, read_json
-from tasks.core.environment import versions
+from tasks.core.environment import host, versions
 from tasks.core.plugins import Plugin, source_digests
 from tasks.core.store import BuildRequest
 from tasks.core.values import ArtifactRef, Cell
 
 VERSION = 1
-TIMEOUT_S = 1800.0
 
 Baseline = dict[int, float]
 """Batch size -> average latency in ms of a synchronous call with NumPy arrays in and out."""
@@ -19,8 +18,8 @@ Baseline = dict[int, float]
 def request(
     plugin: Plugin, cell: Cell, prepared: ArtifactRef, samples: ArtifactRef, campaign: str
 ) -> BuildRequest:
-    """What the baseline reads, and the campaign: it is a measurement, so only the cells of one campaign,
-    which would all measure the same network, share it."""
+    """What the baseline reads, and the campaign and host: it is a measurement, so only the cells of one
+    campaign on one host, which would all measure the same network, share it."""
     return BuildRequest(
         stage="baseline",
         version=VERSION,
@@ -29,6 +28,8 @@ def request(
             "interface": plugin.spec.interface(cell.product.parameters).model_dump(mode="json"),
             "batch_sizes": list(cell.offline.batch_sizes),
             "campaign": campaign,
+            "host": host().name,
+            "profile": cell.profile,
         },
         inputs={"prepared": prepared, "samples": samples},
         sources=source_digests(plugin.folder, "model.py"),
@@ -39,7 +40,7 @@ def request(
 @build_task
 def baseline(request: BuildRequest, at: Workplace) -> ArtifactRef:
     """Measure the framework (fp32) in a child process, alone on the device."""
-    return build(request, at, timeout_s=TIMEOUT_S, alone=True)
+    return build(request, at, alone=True)
 
 
 def read(ref: ArtifactRef, at: Workplace) -> Baseline:

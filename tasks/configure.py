@@ -12,6 +12,7 @@ from prefect.cache_policies import NO_CACHE
 from tritonclient.grpc import model_config_pb2 as pb
 
 from tasks.core.build import Workplace
+from tasks.core.clock import work
 from tasks.core.errors import UnsupportedError
 from tasks.core.values import TRITON_DTYPES, ArtifactRef, Cell, Format, Interface, Serving, Tensor, Value
 from tasks.formats import FORMATS
@@ -77,13 +78,14 @@ def write_repository(
 @task(task_run_name="configure {at.cell}", cache_policy=NO_CACHE)
 def configure(cell: Cell, converted: ArtifactRef, root: Path, at: Workplace) -> Configured:
     """Write the cell's repository; the dynamic serving is the one in `config.pbtxt`."""
-    artifact = at.site.store.path(converted)
-    text = (artifact / "interface.json").read_text(encoding="utf-8")
-    interface = Interface.model_validate_json(text)
-    name = cell.product.model
-    config = write_repository(root, name, cell.product.format, cell.dynamic, interface, artifact)
-    static = model_config(name, cell.product.format, cell.static, interface)
-    return Configured(repository=root, model=name, static=_json(static), dynamic=_json(config))
+    with work("configure"):
+        artifact = at.site.store.path(converted)
+        text = (artifact / "interface.json").read_text(encoding="utf-8")
+        interface = Interface.model_validate_json(text)
+        name = cell.product.model
+        config = write_repository(root, name, cell.product.format, cell.dynamic, interface, artifact)
+        static = model_config(name, cell.product.format, cell.static, interface)
+        return Configured(repository=root, model=name, static=_json(static), dynamic=_json(config))
 
 
 def _json(config: Any) -> str:

@@ -10,7 +10,6 @@ from tasks.core.values import ArtifactRef, Product
 from tasks.formats import FORMATS
 
 VERSION = 1
-TIMEOUT_S = 1800.0
 
 
 def request(product: Product, exported: ArtifactRef) -> BuildRequest:
@@ -28,4 +27,4 @@ def request(product: Product, exported: ArtifactRef) -> BuildRequest:
 @build_task
 def convert(request: BuildRequest, at: Workplace) -> ArtifactRef:
     """Convert in a child process."""
-    return build(request, at, timeout_s=TIMEOUT_S)
+    return build(request, at)

@@ -18,13 +18,13 @@ from prefect.cache_policies import NO_CACHE
 
 from tasks.core.build import Workplace, read_json, run_step
 from tasks.core.clock import work
+from tasks.core.environment import device_lock
+from tasks.core.errors import StepError
 from tasks.core.plugins import Plugin
 from tasks.core.spec import Metric, Tolerance
 from tasks.core.values import ArtifactRef, Cell, Endpoint, Precision, Value
 from tasks.loadgen.requests import Array, Arrays
 from tasks.predictions import invariance, predict
-
-TIMEOUT_S = 1800.0
 
 
 class TensorMatch(Value):
@@ -36,13 +36,15 @@ class TensorMatch(Value):
 
 
 class Correctness(Value):
-    """What the four layers found; `failures` is empty when the cell is correct."""
+    """What the four layers found. `metrics` are all of the served model's; `failures` is empty when the
+    cell is correct."""
 
     tensors: tuple[TensorMatch, ...]
     metric: str
     framework: float
     served: float
     blind: float
+    metrics: dict[str, float]
     invariance: float
     failures: tuple[str, ...]
 
@@ -64,13 +66,16 @@ def correctness(
     """Run every layer on the loaded model; raises StepError when the server or the metric fails."""
     store, precision = at.site.store, cell.product.precision
     metric = plugin.spec.variants[cell.product.variant].metric
-    with work("correctness"):
+    with device_lock(at.profile, exclusive=False), work("correctness"):
         with np.load(store.path(reference) / "outputs.npz") as file:
             expected = {name: file[name] for name in file}
         served = predict(endpoint, store.path(samples), cell.dynamic.max_batch_size)
         tensors = tuple(match(name, served[name], expected[name]) for name in expected)
         scores = _scores(cell, served, expected, {"prepared": prepared, "samples": samples}, at)
         moved = invariance(endpoint, store.path(samples), cell.dynamic.max_batch_size)
+    if metric.name not in scores["served"]:
+        known = ", ".join(scores["served"])
+        raise StepError(f"metrics.py gives no {metric.name!r}, which model.yaml names; it gives: {known}")
     framework, by_server, blind = (scores[s][metric.name] for s in ("framework", "served", "blind"))
     found = Correctness(
         tensors=tensors,
@@ -78,6 +83,7 @@ def correctness(
         framework=framework,
         served=by_server,
         blind=blind,
+        metrics=scores["served"],
         invariance=moved,
         failures=(),
     )
@@ -154,7 +160,6 @@ def _scores(
         inputs=inputs,
         output=folder,
         at=at,
-        timeout_s=TIMEOUT_S,
         files=files,
     )
     scores: dict[str, dict[str, float]] = read_json(folder / "metrics.json")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Literal
 
 import tritonclient.grpc as triton
 from prefect import task
@@ -13,6 +12,7 @@ from tritonclient.utils import InferenceServerException
 from tasks.configure import Configured
 from tasks.core.build import Workplace
 from tasks.core.clock import work
+from tasks.core.environment import device_lock
 from tasks.core.errors import StepError
 from tasks.core.values import ArtifactRef, Endpoint, Serving
 from tasks.loadgen.requests import Samples
@@ -20,11 +20,10 @@ from tasks.servers.base import Running
 from tasks.servers.control import load
 
 
-@task(task_run_name="deploy {which} {at.cell}", cache_policy=NO_CACHE)
+@task(task_run_name="deploy {serving.batching} {at.cell}", cache_policy=NO_CACHE)
 def deploy(
     running: Running,
     configured: Configured,
-    which: Literal["static", "dynamic"],
     serving: Serving,
     samples: ArtifactRef,
     at: Workplace,
@@ -34,11 +33,11 @@ def deploy(
     Raises:
         StepError: it did not load, or its first request failed.
     """
-    with work("deploy"):
+    with device_lock(at.profile, exclusive=False), work("deploy"):
         one = Samples.read(at.site.store.path(samples), configured.dynamic).batch(0, 1)
         with triton.InferenceServerClient(running.grpc_url) as client:
             start = time.perf_counter()
-            config = configured.static if which == "static" else configured.dynamic
+            config = configured.static if serving.batching == "static" else configured.dynamic
             load(client, configured.model, config, timeout_s=serving.load_timeout_s, log=running.log)
             load_s = time.perf_counter() - start
             start = time.perf_counter()

@@ -71,7 +71,7 @@ def _frameworks() -> Check:
     wanted |= {lib for libraries in LIBRARIES.values() for lib in libraries}
     absent = missing(wanted)
     found = ", ".join(f"{name} {version}" for name, version in versions(wanted).items())
-    mend = "pip install 'servegrid[torch,onnx]'" if absent else ""
+    mend = "pip install --editable '.[torch,onnx]' in the checkout" if absent else ""
     return Check(what="frameworks", found=found, mend=mend)
 
 

@@ -10,7 +10,6 @@ from tasks.core.store import BuildRequest
 from tasks.core.values import ArtifactRef, ExportFormat, Product
 
 VERSION = 1
-TIMEOUT_S = 1800.0
 LIBRARIES: dict[ExportFormat, tuple[str, ...]] = {
     "ts-trace": ("torch",),
     "onnx": ("torch", "onnx", "onnxscript"),
@@ -39,4 +38,4 @@ def request(plugin: Plugin, product: Product, prepared: ArtifactRef) -> BuildReq
 @build_task
 def export(request: BuildRequest, at: Workplace) -> ArtifactRef:
     """Export in a child process."""
-    return build(request, at, timeout_s=TIMEOUT_S)
+    return build(request, at)

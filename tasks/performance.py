@@ -10,11 +10,20 @@ from prefect.cache_policies import NO_CACHE
 from tasks.core.build import Workplace
 from tasks.core.clock import work
 from tasks.core.environment import device_lock
+from tasks.core.errors import StepError
 from tasks.core.values import ArtifactRef, Endpoint, LoadPlan, Value
 from tasks.loadgen import GENERATORS
 from tasks.loadgen.base import Measurement, Point, Target
 
 log = logging.getLogger("servegrid")
+
+
+class PartlyMeasuredError(StepError):
+    """A plan broke off; `points` were measured before."""
+
+    def __init__(self, cause: StepError, points: tuple[MeasuredPoint, ...]) -> None:
+        super().__init__(str(cause), log=cause.log, command=cause.command)
+        self.points = points
 
 
 class MeasuredPoint(Value):
@@ -28,7 +37,11 @@ class MeasuredPoint(Value):
 def measure(
     plan: LoadPlan, endpoint: Endpoint, samples: ArtifactRef, at: Workplace
 ) -> tuple[MeasuredPoint, ...]:
-    """Every point of the plan, in order; raises StepError when the generator or the server fails."""
+    """Every point of the plan, in order.
+
+    Raises:
+        PartlyMeasuredError: the generator or the server failed.
+    """
     generator = GENERATORS[plan.generator]
     target = Target(
         endpoint=endpoint,
@@ -36,8 +49,8 @@ def measure(
         logs=at.logs,
         name=f"{at.cell}.{plan.scenario}",
     )
-    found = []
-    with device_lock(at.device, exclusive=True), work(plan.scenario):
+    found: list[MeasuredPoint] = []
+    with device_lock(at.profile, exclusive=True), work(plan.scenario):
         for batch, concurrency in plan.points:
             point = Point(
                 batch=batch,
@@ -45,7 +58,10 @@ def measure(
                 request_count=plan.request_count,
                 shared_memory=plan.shared_memory,
             )
-            measurement = generator.measure(point, target, at.site)
+            try:
+                measurement = generator.measure(point, target, at.site)
+            except StepError as error:
+                raise PartlyMeasuredError(error, tuple(found)) from error
             log.info(
                 "%s  %s  batch %d  concurrency %d: %.1f inferences/s, p99 %.2f ms%s",
                 at.cell,

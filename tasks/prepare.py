@@ -27,7 +27,6 @@ def request(plugin: Plugin, product: Product, site: Site) -> BuildRequest:
         fields={
             "variant": product.variant,
             "parameters": product.parameters,
-            "timeout_s": variant.prepare_timeout_s,
             "files": {s.file: _digest(folder / s.file) for s in variant.sources},
         },
         sources=source_digests(plugin.folder, "prepare.py", with_data=True),
@@ -51,7 +50,7 @@ def check_sources(plugin: Plugin, variant: str, site: Site) -> None:
 def prepare(request: BuildRequest, at: Workplace) -> ArtifactRef:
     """Run the plug-in's preparation."""
     sources = at.site.sources / at.plugin.name
-    return build(request, at, timeout_s=request.fields["timeout_s"], files={"sources": sources})
+    return build(request, at, files={"sources": sources})
 
 
 def _digest(path: Path) -> str:

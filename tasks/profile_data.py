@@ -10,7 +10,6 @@ from tasks.core.store import BuildRequest
 from tasks.core.values import ArtifactRef, Product
 
 VERSION = 1
-TIMEOUT_S = 1800.0
 
 
 def request(plugin: Plugin, product: Product, prepared: ArtifactRef) -> BuildRequest:
@@ -31,4 +30,4 @@ def request(plugin: Plugin, product: Product, prepared: ArtifactRef) -> BuildReq
 @build_task
 def profile_data(request: BuildRequest, at: Workplace) -> ArtifactRef:
     """Take the samples in a child process."""
-    return build(request, at, timeout_s=TIMEOUT_S)
+    return build(request, at)

@@ -13,7 +13,6 @@ from tasks.core.store import BuildRequest
 from tasks.core.values import ArtifactRef, Product
 
 VERSION = 1
-TIMEOUT_S = 3600.0
 
 
 def request(plugin: Plugin, product: Product, prepared: ArtifactRef, samples: ArtifactRef) -> BuildRequest:
@@ -35,4 +34,4 @@ def request(plugin: Plugin, product: Product, prepared: ArtifactRef, samples: Ar
 @build_task
 def reference(request: BuildRequest, at: Workplace) -> ArtifactRef:
     """Compute the outputs in a child process."""
-    return build(request, at, timeout_s=TIMEOUT_S)
+    return build(request, at)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from prefect import task
@@ -21,10 +22,11 @@ def write(folder: Path) -> str:
         UserError: there is no such campaign.
     """
     cells, measurements = results.read(folder)
-    cells.write_parquet(folder / "cells.parquet")
-    measurements.write_parquet(folder / "measurements.parquet")
+    _replace(folder / "cells.parquet", cells.write_parquet)
+    _replace(folder / "measurements.parquet", measurements.write_parquet)
     for scenario in ("offline", "online"):
-        results.published_columns(measurements, scenario).write_csv(folder / f"{scenario}.csv")
+        table = results.published_columns(measurements, scenario)
+        _replace(folder / f"{scenario}.csv", table.write_csv)
     text = document(folder.name, cells, measurements)
     write_atomic(folder / "report.md", text)
     write_atomic(folder / "report.html", page(folder.name, cells, measurements))
@@ -39,3 +41,10 @@ def report(folder: Path) -> None:
     create_link_artifact(
         (folder / "report.html").absolute().as_uri(), link_text="report.html", key="report-html"
     )
+
+
+def _replace(path: Path, write: Callable[[Path], None]) -> None:
+    """Write beside and rename: whoever reads meanwhile sees the old file or the new."""
+    fresh = path.with_name(f".{path.name}.new")
+    write(fresh)
+    fresh.replace(path)

@@ -19,6 +19,7 @@ GOOD = Correctness(
     framework=0.85,
     served=0.85,
     blind=0.1,
+    metrics={},
     invariance=0.01,
     failures=(),
 )

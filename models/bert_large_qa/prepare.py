@@ -1,7 +1,6 @@
 """Checkpoint, configuration, vocabulary and data set of each variant."""
 
 import json
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -29,29 +28,20 @@ DEFAULTS = {"max_seq_length": 64, "steps": 600, "seed": 0}
 def prepare(variant: str, output: Path, sources: Path, parameters: dict[str, Any]) -> dict[str, str]:
     """Fill the folder `output`; returns keyword arguments of the other functions as file names in it.
 
-    `full` links or copies the published files from `sources` and reads no parameter. `tiny` trains a small
+    `full` copies the published files from `sources` and reads no parameter. `tiny` trains a small
     network on the shipped prose; it reads max_seq_length (tokens, 64), steps (600) and seed (0) from
     `parameters` and ignores the rest. Raises ValueError on another variant.
     """
     output.mkdir(parents=True, exist_ok=True)
     if variant == "full":
         for key, name in SOURCES.items():
-            _place(sources / name, output / FILES[key])
+            shutil.copyfile(sources / name, output / FILES[key])
     elif variant == "tiny":
         chosen = {key: int(parameters.get(key, default)) for key, default in DEFAULTS.items()}
         _make_tiny(output, **chosen)
     else:
         raise ValueError(f"unknown variant {variant!r}: expected full or tiny")
     return dict(FILES)
-
-
-def _place(source: Path, target: Path) -> None:
-    """Hard-link the file, or copy it where the file system cannot link."""
-    target.unlink(missing_ok=True)
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
 
 
 def _make_tiny(output: Path, max_seq_length: int, steps: int, seed: int) -> None:

@@ -32,11 +32,10 @@ def main() -> int:
     if arguments.output:
         arguments.output.mkdir(parents=True, exist_ok=True)
         job = job.model_copy(update={"output": arguments.output})
-    # A hub checkpoint may own names of ours ("models", "tasks"): what we need is imported before
-    # the plug-in's folder goes on the path, and the checkout's root comes off it.
+    # What we need is imported before the plug-in's folder goes on the path: its files may bear our names.
     module, _, function = STEPS[job.step].partition(":")
     step = getattr(importlib.import_module(module), function)
-    sys.path[:] = [str(job.plugin)] + [p for p in sys.path if p not in ("", str(Path.cwd()))]
+    sys.path.insert(0, str(job.plugin))
     try:
         step(job)
     except UnsupportedError as error:

@@ -65,3 +65,9 @@ def largest_difference(outputs: Arrays, expected: Arrays) -> dict[str, float]:
             raise ValueError(f"output {name!r} of the example has NaN or infinite values")
         found[name] = float(np.abs(have - want.astype(np.float64)).max(initial=0.0))
     return found
+
+
+def print_differences(outputs: Arrays, expected: Arrays) -> None:
+    """Say how far each output of the example is from the framework's, in the step's log."""
+    for name, difference in largest_difference(outputs, expected).items():
+        print(f"{name}: at most {difference:.2g} from the framework")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
@@ -29,7 +28,7 @@ def convert_onnx(job: Job) -> None:
     interface = artifacts.read_interface(source)
     x, expected = artifacts.read_example(source)
     outputs = _run(target, x)
-    print(json.dumps({"largest difference": artifacts.largest_difference(outputs, expected)}))
+    artifacts.print_differences(outputs, expected)
     converted = artifacts.with_dtypes(interface.outputs, outputs)
     artifacts.write_interface(job.output, Interface(inputs=interface.inputs, outputs=converted))
 

@@ -28,25 +28,25 @@ def load(job: Job, file: str) -> ModuleType:
     return module
 
 
-def arguments(job: Job, function: Callable[..., Any]) -> dict[str, Any]:
-    """Those of the model's parameters that `function` takes.
+def arguments(job: Job, function: Callable[..., Any], **more: Any) -> dict[str, Any]:
+    """Those of the model's parameters, and of `more`, that `function` takes.
 
     They are the variant's, and what `prepare` returned, whose values are file names.
     """
     known = dict(job.fields["parameters"])
     prepared = job.inputs["prepared"]
     files = json.loads((prepared / "parameters.json").read_text(encoding="utf-8"))
-    known |= {name: str(prepared / file) for name, file in files.items()}
-    return {name: known[name] for name in inspect.signature(function).parameters if name in known}
+    known |= {name: str(prepared / file) for name, file in files.items()} | more
+    parameters = inspect.signature(function).parameters
+    if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+        return known
+    return {name: known[name] for name in parameters if name in known}
 
 
 def batches(job: Job, batch_size: int) -> Iterator[Batch]:
     """The model's own data, `batch_size` samples at a time."""
     make = load(job, "dataloader.py").get_dataloader_fn
-    known = arguments(job, make)
-    if "batch_size" in inspect.signature(make).parameters:
-        known["batch_size"] = batch_size
-    yield from make(**known)()
+    yield from make(**arguments(job, make, batch_size=batch_size))()
 
 
 def prepare(job: Job) -> None:
@@ -95,5 +95,5 @@ def score(job: Job) -> None:
         with np.load(job.inputs[name]) as outputs:
             calculator.update(ids=samples["ids"], y_pred={k: outputs[k] for k in outputs}, x=x, y_real=y)
         result[name] = {k: float(v) for k, v in calculator.metrics.items()}
-        print(f"{name}: {json.dumps(result[name])}")
+        print(f"{name}: {', '.join(f'{k} {v:.4f}' for k, v in result[name].items())}")
     (job.output / "metrics.json").write_text(json.dumps(result, indent=1), encoding="utf-8")

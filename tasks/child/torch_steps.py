@@ -32,16 +32,19 @@ def export(job: Job) -> None:
     artifacts.check_shapes(interface.outputs, outputs, "model.py: get_model")
     inputs = tuple(torch.from_numpy(x[t.name]) for t in interface.inputs)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # facts of 2.13: both exporters work
+        # TorchScript and the exporter are deprecated in PyTorch 2.13, and work.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", FutureWarning)
         if job.fields["format"] == "onnx":
-            names = [t.name for t in (*interface.inputs, *interface.outputs)]
+            tensors = (*interface.inputs, *interface.outputs)
+            free = {t.name: [i for i, axis in enumerate(t.shape) if axis == -1] for t in tensors}
             torch.onnx.export(
                 module,
                 inputs,
                 str(job.output / "model.onnx"),
                 input_names=[t.name for t in interface.inputs],
                 output_names=[t.name for t in interface.outputs],
-                dynamic_axes={name: {0: "batch"} for name in names},
+                dynamic_axes={n: {i: f"{n}_{i}" if i else "batch" for i in a} for n, a in free.items()},
                 opset_version=job.fields["opset"],
                 dynamo=False,  # this graph is the one that the transformer optimizer can fuse
             )
@@ -74,7 +77,7 @@ def convert_ts_trace(job: Job) -> None:
         if "not implemented for 'Half'" in str(error):
             raise UnsupportedError(f"PyTorch on this CPU: {str(error).splitlines()[-1]}") from error
         raise
-    print(json.dumps({"largest difference": artifacts.largest_difference(outputs, expected)}))
+    artifacts.print_differences(outputs, expected)
     converted = artifacts.with_dtypes(interface.outputs, outputs)
     artifacts.write_interface(job.output, Interface(inputs=interface.inputs, outputs=converted))
 
@@ -105,7 +108,7 @@ def baseline(job: Job) -> None:
         rows = np.arange(batch) % len(next(iter(x.values())))
         latencies = _time(module, interface, {k: v[rows] for k, v in x.items()})
         result[str(batch)] = {"avg_ms": float(np.mean(latencies)), "p50_ms": float(np.median(latencies))}
-        print(f"batch {batch}: {json.dumps(result[str(batch)])}")
+        print(f"framework, batch {batch}: {result[str(batch)]['avg_ms']:.2f} ms")
     (job.output / "baseline.json").write_text(json.dumps(result), encoding="utf-8")
 
 

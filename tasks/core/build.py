@@ -35,21 +35,22 @@ class Job(Value):
 
 
 class Workplace(Value):
-    """Where the steps of one cell run: the site, the model's folder, the folder for logs, the device
-    whose lock they take, and the cell's name, which starts the names of its logs."""
+    """Where the steps of one cell run: the site, the model's folder, the folder for logs, the profile
+    of the device, whose lock they take, the cell's name, which starts the names of its logs, and
+    the time limit of a step."""
 
     site: Site
     plugin: Path
     logs: Path
-    device: str
+    profile: str
     cell: str
+    timeout_s: float
 
 
 def build(
     request: BuildRequest,
     at: Workplace,
     *,
-    timeout_s: float,
     files: dict[str, Path] | None = None,
     alone: bool = False,
 ) -> ArtifactRef:
@@ -60,14 +61,13 @@ def build(
 
     def make(folder: Path) -> None:
         log.info("%s  %s: building", at.cell, request.stage)
-        with device_lock(at.device, exclusive=alone), work(request.stage):
+        with device_lock(at.profile, exclusive=alone), work(request.stage):
             run_step(
                 request.stage,
                 fields=request.fields,
                 inputs=request.inputs,
                 output=folder,
                 at=at,
-                timeout_s=timeout_s,
                 files=files,
             )
 
@@ -81,7 +81,6 @@ def run_step(
     inputs: dict[str, ArtifactRef],
     output: Path,
     at: Workplace,
-    timeout_s: float,
     files: dict[str, Path] | None = None,
 ) -> None:
     """Run one step of `tasks.child`; it writes its files below `output`.
@@ -101,14 +100,14 @@ def run_step(
         proc.run(
             _command(job_path),
             log_path=log_path,
-            timeout_s=timeout_s,
+            timeout_s=at.timeout_s,
             repeat=shlex.join(repeat),
             level=logging.INFO,
         )
     except StepError as error:
         if error.code == UNSUPPORTED_EXIT:
             raise UnsupportedError(proc.tail(log_path, lines=1)) from error
-        raise
+        raise StepError(f"{step} {error}", log=error.log, command=error.command) from error
 
 
 def read_json(path: Path) -> Any:
@@ -117,4 +116,4 @@ def read_json(path: Path) -> Any:
 
 
 def _command(job: Path, *more: str) -> Sequence[str]:
-    return [sys.executable, "-m", "tasks.child", str(job), *more]
+    return [sys.executable, "-P", "-m", "tasks.child", str(job), *more]

@@ -8,13 +8,16 @@ import functools
 import importlib.metadata
 import os
 import platform
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tasks.core.clock import work
 from tasks.core.spec import GpuProfile
 from tasks.core.values import Value
+
+LOCKS = Path("/tmp/servegrid-locks")
+"""One place for every process of the host, wherever its TMPDIR points."""
 
 
 class Host(Value):
@@ -90,9 +93,10 @@ def device_lock(device: str, *, exclusive: bool) -> Iterator[None]:
 
     The kernel lets go of the lock when its holder dies, however it dies.
     """
-    descriptor = _open_lock(Path(tempfile.gettempdir()) / "servegrid-locks" / f"{device}.lock")
+    descriptor = _open_lock(LOCKS / f"{device}.lock")
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+        with work("wait"):
+            fcntl.flock(descriptor, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
         yield
     finally:
         os.close(descriptor)

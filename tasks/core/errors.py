@@ -3,7 +3,6 @@
     ServegridError
     ├── UserError           the input is wrong: one line, exit code 2
     ├── UnsupportedError    a cell cannot exist here: verdict `unsupported`, with the rule
-    ├── InfeasibleError     a cell does not fit: verdict `infeasible`
     └── StepError           a step of a cell failed: verdict `error`, with log and repeat command
 
 A message says what is wrong, where, and what to write or do instead.
@@ -25,10 +24,6 @@ class UserError(ServegridError):
 
 class UnsupportedError(ServegridError):
     """This cell cannot be built or served here; the message is the rule that says so."""
-
-
-class InfeasibleError(ServegridError):
-    """This cell runs out of memory on this card."""
 
 
 class StepError(ServegridError):

@@ -66,7 +66,7 @@ def expand(
         cell = _cell(product, variant, profile, instances, generator)
         reason = why_not(spec, format_, precision, profile)
         if reason:
-            entry = Excluded(name=cell.name, product=product, profile=profile.name, reason=reason)
+            entry = Excluded(cell=cell, reason=reason)
             excluded.append(entry)
         else:
             cells.append(cell)

@@ -52,7 +52,8 @@ def source_digests(folder: Path, entry: str, *, with_data: bool = False) -> dict
     """SHA-256 of `entry` and of every sibling module that it imports, directly or not.
 
     A stage whose key holds these is rebuilt when the code that it runs changes, and not when
-    another file of the folder does. `with_data` adds the files below `data/`.
+    another file of the folder does. `with_data` adds the files below `data/`, but for its
+    Markdown.
     """
     found: dict[str, str] = {}
     waiting = [entry]
@@ -66,7 +67,7 @@ def source_digests(folder: Path, entry: str, *, with_data: bool = False) -> dict
             waiting += _files(folder, module)
     if with_data:
         for path in sorted((folder / "data").rglob("*")):
-            if path.is_file():
+            if path.is_file() and path.suffix != ".md":
                 name = path.relative_to(folder).as_posix()
                 found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
     return dict(sorted(found.items()))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -81,7 +82,8 @@ SERVING: dict[str, pl.DataType] = {
 CELLS: dict[str, pl.DataType] = {
     **COMMON,
     **dict.fromkeys(("static", "dynamic", "offline", "online"), pl.String()),
-    **dict.fromkeys(("verdict", "reason", "log", "command", "metric"), pl.String()),
+    **dict.fromkeys(("server", "server_version", "backend"), pl.String()),
+    **dict.fromkeys(("verdict", "reason", "log", "command", "metric", "metrics"), pl.String()),
     **dict.fromkeys(
         ("framework_metric", "served_metric", "blind_metric", "metric_drop", "largest_difference"),
         pl.Float64(),
@@ -146,6 +148,7 @@ class Writer:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
         self._path = folder / "rows.jsonl"
 
     def append(self, kind: Literal["cell", "measurement"], row: Row) -> None:
@@ -162,6 +165,17 @@ class Writer:
 def _ends_with_newline(file: IO[bytes]) -> bool:
     file.seek(-1, os.SEEK_END)
     return file.read(1) == b"\n"
+
+
+def campaign_folder(results: Path, campaign: str) -> Path:
+    """The folder of a campaign.
+
+    Raises:
+        UserError: the name could lead elsewhere.
+    """
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", campaign):
+        raise UserError(f"campaign {campaign!r}: up to 100 letters, digits, '.', '_' and '-' make its name")
+    return results / campaign
 
 
 def read(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -186,10 +200,7 @@ def read(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 def published_columns(measurements: pl.DataFrame, scenario: str) -> pl.DataFrame:
     """One scenario's points in the columns, order and units of the published tables."""
+    # The published tables call this one parameter of BERT and FastPitch a column of their own.
     length = pl.col("parameters").str.json_path_match("$.max_seq_length").cast(pl.Int64)
     found = measurements.filter(pl.col("scenario") == scenario).with_columns(sequence_length=length)
     return found.select(*PUBLISHED_KEYS, *MEASURED).rename(MEASURED)
-
-
-def cell_names(cells: pl.DataFrame, verdict: Verdict) -> list[str]:
-    return cells.filter(pl.col("verdict") == verdict)["cell"].to_list()

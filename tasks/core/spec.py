@@ -72,7 +72,7 @@ class Variant(Value):
     parameters: dict[str, Scalar]
     sources: tuple[Source, ...] = ()
     samples: PositiveInt
-    prepare_timeout_s: PositiveInt = 600
+    step_timeout_s: PositiveInt = 1800
     serving: ServingDefaults
     offline: OfflineDefaults
     online: OnlineDefaults
@@ -112,8 +112,10 @@ class ModelSpec(Value):
             raise ValueError(f"tolerances: no entry for precision {missing!r}, which formats use")
         for name, variant in self.variants.items():
             for axis in (a for t in (*self.inputs, *self.outputs) for a in t.shape[1:]):
-                if isinstance(axis, str) and not isinstance(variant.parameters.get(axis, -1), int):
-                    raise ValueError(f"variants.{name}.parameters.{axis}: a tensor's axis, so a whole number")
+                if isinstance(axis, str) and not isinstance(variant.parameters.get(axis), int):
+                    raise ValueError(
+                        f"variants.{name}.parameters.{axis}: a whole number, for it is an axis (free: -1)"
+                    )
             for missing in sorted(used - set(variant.metric.drop)):
                 raise ValueError(f"variants.{name}.metric.drop: no entry for precision {missing!r}")
         return self
@@ -149,8 +151,7 @@ class GpuProfile(Value):
 
 
 def _axis(axis: int | str, parameters: dict[str, Scalar]) -> int:
-    value = axis if isinstance(axis, int) else parameters.get(axis, -1)
-    return int(value)
+    return axis if isinstance(axis, int) else int(parameters[axis])
 
 
 def load_yaml(path: Path, kind: type[SpecT]) -> SpecT:

@@ -62,7 +62,7 @@ class Interface(Value):
 
 
 class Product(Value):
-    """What is built: every field here may change the artifact."""
+    """What is built: each stage's key holds those of these fields that it reads."""
 
     model: str
     variant: str
@@ -133,9 +133,7 @@ class Cell(Value):
 class Excluded(Value):
     """A cell of the matrix that will not run, and the rule that says why."""
 
-    name: str
-    product: Product
-    profile: str
+    cell: Cell
     reason: str
 
 

@@ -10,11 +10,12 @@ from tasks.core.values import Endpoint, Value
 STABLE_WINDOWS = 3
 STABLE_WITHIN = 0.10
 WINDOW_S = 1.0
-MAX_WINDOWS = 6
+MAX_WINDOWS = 8
 
 
 class Point(Value):
-    """One point of a load plan. A window has at least `request_count` requests and WINDOW_S seconds."""
+    """One point of a load plan. A window has at least `request_count` requests and WINDOW_S seconds;
+    perf_analyzer's timed windows have that many on average."""
 
     batch: int
     concurrency: int
@@ -32,7 +33,7 @@ class Window(Value):
 class Measurement(Value):
     """The last three windows of a point. Columns mean what they mean in perf_analyzer: throughput in
     inferences/s (requests/s x batch), the rest in ms, client-side percentiles, server-side parts
-    as the mean over successful requests. What was not measured is None, never 0."""
+    as the mean over successful requests."""
 
     throughput: float
     client_send_ms: float
@@ -64,6 +65,13 @@ class Target(Value):
     samples: Path
     logs: Path
     name: str
+
+
+def timeout_s(point: Point, target: Target) -> float:
+    """After how many seconds a generator must be hanging: all windows, were each inference as slow as the
+    first request was, and each request alone; 5 minutes at least."""
+    slowest_s = target.endpoint.first_request_ms / 1e3 * point.batch
+    return max(300.0, 2 * MAX_WINDOWS * point.request_count * slowest_s)
 
 
 def stable(windows: Sequence[Window]) -> bool:

@@ -10,10 +10,9 @@ from tasks.core import proc
 from tasks.core.site import Site
 from tasks.core.store import write_atomic
 from tasks.core.values import Value
-from tasks.loadgen.base import Measurement, Point, Target
+from tasks.loadgen.base import Measurement, Point, Target, timeout_s
 
 VERSION = "1"
-TIMEOUT_S = 300.0
 
 
 class Order(Value):
@@ -38,6 +37,6 @@ def measure(point: Point, target: Target, site: Site) -> Measurement:
     order, log_path = target.logs / f"{stem}.json", target.logs / f"{stem}.log"
     write_atomic(order, Order(point=point, target=target).model_dump_json(indent=1))
     result = order.with_suffix(".result.json")
-    args = [sys.executable, "-m", "tasks.loadgen.client_process", str(order), str(result)]
-    proc.run(args, log_path=log_path, timeout_s=TIMEOUT_S, repeat=shlex.join(args))
+    args = [sys.executable, "-P", "-m", "tasks.loadgen.client_process", str(order), str(result)]
+    proc.run(args, log_path=log_path, timeout_s=timeout_s(point, target), repeat=shlex.join(args))
     return Measurement.model_validate_json(result.read_text(encoding="utf-8"))

@@ -27,6 +27,7 @@ from tasks.loadgen.regions import Messages, shared_messages
 from tasks.loadgen.requests import Samples, output_sizes, server_config
 
 WARM_UP_REQUESTS = 5
+UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 SERVER_PARTS = ("queue", "compute_input", "compute_infer", "compute_output")
 
 
@@ -63,7 +64,7 @@ async def _measure(order: Order, messages: Messages) -> Measurement:
     point, endpoint = order.point, order.target.endpoint
     records: list[Record] = []
     stop = asyncio.Event()
-    async with grpc.aio.insecure_channel(endpoint.grpc_url) as channel:
+    async with grpc.aio.insecure_channel(endpoint.grpc_url, options=UNLIMITED) as channel:
         infer = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
         statistics = channel.unary_unary(
             "/inference.GRPCInferenceService/ModelStatistics",

@@ -128,7 +128,9 @@ def _mirror(codename: str) -> str:
 
 
 def _glibc() -> tuple[int, ...]:
-    return tuple(int(part) for part in platform.libc_ver()[1].split("."))
+    """(0,) where the C library is another one."""
+    name, version = platform.libc_ver()
+    return tuple(int(part) for part in version.split(".")) if name == "glibc" else (0,)
 
 
 def _folder(site: Site) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 import re
 import time
 from pathlib import Path
@@ -24,12 +25,12 @@ from tasks.loadgen.base import (
     Point,
     Target,
     Window,
+    timeout_s,
 )
 from tasks.loadgen.requests import Samples, output_sizes, server_config
 
 VERSION = install.VERSION
 DISTINCT_SAMPLES = 64
-TIMEOUT_S = 300.0
 PASS = re.compile(r"Pass \[\d+\] throughput: ([\d.e+]+) infer/sec\. Avg latency: (\d+) usec")
 REQUESTS = re.compile(r"^\s*Request count: (\d+)", re.MULTILINE)
 COLUMNS = {
@@ -76,6 +77,9 @@ def measure(point: Point, target: Target, site: Site) -> Measurement:
     # More requests than this in a second cannot be: short of it, windows are counted, not timed.
     fastest = point.concurrency / (warm.request_ms / 1e3)
     counted = fastest * WINDOW_S < point.request_count * 1.2
+    point = point.model_copy(
+        update={"request_count": max(point.request_count, math.ceil(fastest * WINDOW_S) if counted else 0)}
+    )
     found = _run(point, target, site, folder, warm, counted=counted)
     if found.request_count < STABLE_WINDOWS * point.request_count and not counted:
         found = _run(point, target, site, folder, warm, counted=True)
@@ -92,7 +96,7 @@ def _warm_up(point: Point, target: Target, folder: Path) -> Warm:
         fastest = math.inf
         for _ in range(5):
             start = time.perf_counter()
-            result = client.infer(endpoint.model, inputs, client_timeout=TIMEOUT_S)
+            result = client.infer(endpoint.model, inputs, client_timeout=timeout_s(point, target))
             fastest = min(fastest, (time.perf_counter() - start) * 1e3)
     return Warm(request_ms=fastest, inputs=tuple(samples.arrays), outputs=output_sizes(result))
 
@@ -142,7 +146,7 @@ def _once(
             str(2 * max(warm.outputs.values())),
         ]
     try:
-        proc.run(args, log_path=log_path, timeout_s=TIMEOUT_S)
+        proc.run(args, log_path=log_path, timeout_s=timeout_s(point, target))
     except BaseException:
         _remove_regions(warm)
         raise
@@ -189,9 +193,7 @@ def parse(point: Point, output: str, table: Path) -> Measurement:
 
 def _remove_regions(warm: Warm) -> None:
     """What a killed perf_analyzer leaves in /dev/shm: it names regions INPUT_stream_step and OUTPUT."""
-    shm = Path("/dev/shm")
-    for name in warm.inputs:
-        for path in shm.glob(f"{name}_*_*"):
+    for path in Path("/dev/shm").iterdir():
+        stem = path.name.rsplit("_", 2)[0]
+        if (stem in warm.inputs or path.name in warm.outputs) and path.stat().st_uid == os.getuid():
             path.unlink(missing_ok=True)
-    for name in warm.outputs:
-        (shm / name).unlink(missing_ok=True)

@@ -14,6 +14,8 @@ from tritonclient.utils import triton_to_np_dtype
 Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]
 
+ANSWER_S = 30.0
+
 
 class Samples:
     """Samples of a model in the data types that its server wants, batch axis first."""
@@ -67,7 +69,7 @@ class Samples:
 
 def server_config(client: Any, model: str) -> str:
     """The config of a loaded model, as the server has it, in JSON."""
-    return json.dumps(client.get_model_config(model, as_json=True)["config"])
+    return json.dumps(client.get_model_config(model, as_json=True, client_timeout=ANSWER_S)["config"])
 
 
 def output_sizes(result: Any) -> dict[str, int]:

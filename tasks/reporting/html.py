@@ -70,7 +70,7 @@ def _charts(measurements: pl.DataFrame) -> list[str]:
     """Both charts as one Vega-Lite view, so that the library is in the page once."""
     kept = measurements.select(
         "cell", "scenario", "batch", "concurrency", "throughput", "p99_ms", "stable", *PARTS
-    ).with_columns(point=pl.format("batch {} x {}", "batch", "concurrency"))
+    ).with_columns(point=pl.format("{}, batch {} x {}", "scenario", "batch", "concurrency"))
     against = (
         alt.Chart(kept)
         .mark_line(point=True)
@@ -87,7 +87,10 @@ def _charts(measurements: pl.DataFrame) -> list[str]:
     parts = kept.unpivot(
         list(PARTS), index=["cell", "scenario", "point"], variable_name="part", value_name="ms"
     )
-    parts = parts.with_columns(pl.col("part").replace_strict(PARTS))
+    place = {name: number for number, name in enumerate(PARTS)}
+    parts = parts.with_columns(
+        pl.col("part").replace_strict(PARTS), place=pl.col("part").replace_strict(place)
+    )
     stacked = (
         alt.Chart(parts)
         .mark_bar()
@@ -97,12 +100,13 @@ def _charts(measurements: pl.DataFrame) -> list[str]:
             color=alt.Color(
                 "part:N", sort=list(PARTS.values()), legend=alt.Legend(orient="bottom", columns=2)
             ),
-            order="part:N",
-            tooltip=["cell", "scenario", "point", "part", "ms"],
+            order="place:Q",
+            tooltip=["cell", "point", "part", "ms"],
         )
         .properties(width=330)
         .facet(alt.Facet("cell:N", title=None, header=alt.Header(labelLimit=330)), columns=2)
     )
+    alt.data_transformers.disable_max_rows()  # the rows are in the page; altair's limit is for notebooks
     chart = alt.vconcat(against, stacked).resolve_scale(color="independent")
     body = chart.to_html(inline=True, fullhtml=False, output_div="charts", json_kwds={"cls": _InsideScript})
     return ["<h2>Throughput against latency, and where the time goes</h2>", f"<div class=wide>{body}</div>"]
@@ -112,7 +116,7 @@ class _InsideScript(json.JSONEncoder):
     """JSON that cannot end the script element it stands in."""
 
     def encode(self, o: Any) -> str:
-        return super().encode(o).replace("</", "<\\/")
+        return super().encode(o).replace("<", "\\u003c")
 
 
 def _cells(cells: pl.DataFrame) -> str:

@@ -15,6 +15,9 @@ def document(campaign: str, cells: pl.DataFrame, measurements: pl.DataFrame) -> 
     parts = [f"# servegrid campaign {campaign}", _where(cells)]
     parts += ["## What to ship", _answer(cells, measurements)]
     parts += ["## Cells", _cells(cells)]
+    errors = cells.filter(pl.col("verdict") == "error")
+    if errors.height:
+        parts += ["## Errors", _errors(errors)]
     for scenario in ("offline", "online"):
         rows = measurements.filter(pl.col("scenario") == scenario)
         if rows.height:
@@ -59,7 +62,7 @@ def _cells(cells: pl.DataFrame) -> str:
             row["cell"],
             row["verdict"],
             _number(row["framework_metric"], 4),
-            _number(row["served_metric"], 4),
+            _metrics(row["metrics"]),
             _number(row["blind_metric"], 4),
             _number(row["largest_difference"], 6),
             _number(row["invariance"], 6),
@@ -69,6 +72,16 @@ def _cells(cells: pl.DataFrame) -> str:
     ]
     head = ("cell", "verdict", "metric, framework", "served", "blind", "largest difference", "invariance")
     return _table((*head, "reason"), rows)
+
+
+def _metrics(text: str | None) -> str:
+    """Every metric of the served model."""
+    return ", ".join(f"{name} {value:.4f}" for name, value in json.loads(text or "{}").items())
+
+
+def _errors(errors: pl.DataFrame) -> str:
+    rows = [(row["cell"], row["log"] or "", row["command"] or "") for row in errors.iter_rows(named=True)]
+    return _table(("cell", "log", "repeat it with"), rows)
 
 
 def _points(rows: pl.DataFrame) -> str:

@@ -7,7 +7,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Protocol
 
+from tritonclient.utils import InferenceServerException
+
 from tasks.core.clock import work
+from tasks.core.errors import StepError
 from tasks.core.site import Site
 from tasks.servers import embedded
 from tasks.servers.base import Running
@@ -37,6 +40,8 @@ def server(provider: str, site: Site, repository: Path, log_path: Path) -> Itera
             running = stack.enter_context(SERVERS[provider].serve(site, repository, log_path))
         try:
             yield running
+        except InferenceServerException as error:
+            raise StepError(f"the server did not answer: {error}", log=running.log) from error
         finally:
             with work("server_stop"):
                 stack.close()

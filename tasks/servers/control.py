@@ -13,6 +13,7 @@ from tasks.core import proc
 from tasks.core.errors import StepError
 
 POLL_S = 0.02
+ANSWER_S = 30.0
 
 
 def load(client: Any, model: str, config: str, *, timeout_s: float, log: str) -> None:
@@ -32,7 +33,7 @@ def unload(client: Any, model: str, *, timeout_s: float) -> None:
     """Unload `model` and wait until it is gone: the server's own answer comes before that."""
     if _state(client, model) != "READY":
         return
-    client.unload_model(model)
+    client.unload_model(model, client_timeout=timeout_s)
     deadline = time.monotonic() + timeout_s
     while _state(client, model) in ("READY", "UNLOADING") and time.monotonic() < deadline:
         time.sleep(POLL_S)
@@ -58,7 +59,7 @@ def _reason(model: str, log: str) -> str:
 
 
 def _state(client: Any, model: str) -> str:
-    for entry in client.get_model_repository_index().models:
+    for entry in client.get_model_repository_index(client_timeout=ANSWER_S).models:
         if entry.name == model:
             return str(entry.state)
     return ""

@@ -6,6 +6,7 @@ dependencies, which would hold NumPy back. It has the Python backend only.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shutil
@@ -151,7 +152,8 @@ def _backend_folder(site: Site) -> Path:
         link = python / source.name
         if not link.is_symlink() or link.readlink() != source:
             link.unlink(missing_ok=True)
-            link.symlink_to(source)
+            with contextlib.suppress(FileExistsError):  # another server of this home starts too
+                link.symlink_to(source)
     return folder
 
 

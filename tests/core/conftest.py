@@ -18,7 +18,7 @@ def model_data() -> dict[str, Any]:
         "framework": "torch",
         "requires": ["torch"],
         "opset": 17,
-        "inputs": [{"name": "x", "dtype": "int32", "shape": ["batch", "length", 3, "free"]}],
+        "inputs": [{"name": "x", "dtype": "int32", "shape": ["batch", "length", 3, -1]}],
         "outputs": [{"name": "y", "dtype": "float32", "shape": ["batch", "length"]}],
         "formats": {
             "ts-trace": {"export": "ts-trace", "precisions": ["fp32", "fp16"]},

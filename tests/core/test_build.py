@@ -27,7 +27,9 @@ def at(tmp_path: Path) -> Workplace:
         results=tmp_path / "results",
     )
     (folder := tmp_path / "models" / "toy").mkdir(parents=True)
-    return Workplace(site=site, plugin=folder, logs=tmp_path / "logs", device="test-build", cell="toy-tiny")
+    return Workplace(
+        site=site, plugin=folder, logs=tmp_path / "logs", profile="test-build", cell="toy-tiny", timeout_s=30
+    )
 
 
 def plug_in(at: Workplace, body: str) -> None:
@@ -38,7 +40,7 @@ def plug_in(at: Workplace, body: str) -> None:
 
 def run(at: Workplace, output: Path, **more: Any) -> None:
     output.mkdir()
-    run_step("prepare", fields=FIELDS, inputs={}, output=output, at=at, timeout_s=30, **more)
+    run_step("prepare", fields=FIELDS, inputs={}, output=output, at=at, **more)
 
 
 def test_step_is_told_its_fields_and_files_and_writes_its_output(at: Workplace, tmp_path: Path) -> None:
@@ -51,16 +53,16 @@ def test_step_is_told_its_fields_and_files_and_writes_its_output(at: Workplace, 
 def test_artifact_of_a_step_is_built_once(at: Workplace) -> None:
     plug_in(at, "(output / 'weights').write_text('w')\nreturn {}")
     request = BuildRequest(stage="prepare", version=1, fields=FIELDS)
-    built = build(request, at, timeout_s=30)
+    built = build(request, at)
     assert (at.site.store.path(built) / "weights").read_text() == "w"
     plug_in(at, "raise ValueError('called again')")
-    assert build(request, at, timeout_s=30) == built
+    assert build(request, at) == built
 
 
 def test_failed_step_tells_its_log_and_a_command_that_repeats_just_it(at: Workplace, tmp_path: Path) -> None:
     plug_in(at, "print('about to fail')\nraise ValueError('bad weights')")
     with pytest.raises(
-        StepError, match=r"^ended with exit code 1\n(.*\n)*ValueError: bad weights$"
+        StepError, match=r"^prepare ended with exit code 1\n(.*\n)*ValueError: bad weights$"
     ) as caught:
         run(at, tmp_path / "out")
     assert caught.value.log == str(at.logs / "toy-tiny.prepare.log")
@@ -92,5 +94,11 @@ def test_failed_step_that_prints_another_programs_exit_code_is_still_failed(
 def test_step_that_hangs_ends_at_its_limit(at: Workplace, tmp_path: Path) -> None:
     plug_in(at, "import time\ntime.sleep(60)")
     (tmp_path / "out").mkdir()
-    with pytest.raises(StepError, match=r"^ran past its limit of 0\.5 s"):
-        run_step("prepare", fields=FIELDS, inputs={}, output=tmp_path / "out", at=at, timeout_s=0.5)
+    with pytest.raises(StepError, match=r"^prepare ran past its limit of 0\.5 s"):
+        run_step(
+            "prepare",
+            fields=FIELDS,
+            inputs={},
+            output=tmp_path / "out",
+            at=at.model_copy(update={"timeout_s": 0.5}),
+        )

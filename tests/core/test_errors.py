@@ -7,7 +7,6 @@ import pickle
 import pytest
 
 from tasks.core.errors import (
-    InfeasibleError,
     ServegridError,
     StepError,
     UnsupportedError,
@@ -47,7 +46,7 @@ def test_step_error_keeps_log_and_command_when_pickled() -> None:
     )
 
 
-@pytest.mark.parametrize("kind", [UserError, UnsupportedError, InfeasibleError, StepError])
+@pytest.mark.parametrize("kind", [UserError, UnsupportedError, StepError])
 def test_everything_raised_on_purpose_has_one_base(kind: type[ServegridError]) -> None:
     assert issubclass(kind, ServegridError)
     assert str(pickle.loads(pickle.dumps(kind("why")))) == "why"

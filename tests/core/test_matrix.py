@@ -46,7 +46,7 @@ def test_every_combination_is_a_cell_or_excluded_with_a_reason(
     card = profile.model_copy(update={"precisions": can, "unsupported": (rule,)})
     found = plan(spec, card, formats=formats, precisions=precisions)
     wanted = itertools.product(formats or ("ts-trace", "onnx"), precisions or ("fp32", "fp16"), ("", "-x2"))
-    names = [c.name for c in found.cells] + [e.name for e in found.excluded]
+    names = [c.name for c in found.cells] + [e.cell.name for e in found.excluded]
     assert sorted(names) == sorted(f"toy-tiny-{f}-{p}{i}" for f, p, i in wanted)
     assert all(entry.reason for entry in found.excluded)
 
@@ -61,14 +61,14 @@ def test_precision_that_the_model_lists_not_for_a_format_is_excluded(
     spec: ModelSpec, profile: GpuProfile
 ) -> None:
     found = plan(spec, profile).excluded
-    assert {e.name for e in found} == {"toy-tiny-onnx-fp16", "toy-tiny-onnx-fp16-x2"}
+    assert {e.cell.name for e in found} == {"toy-tiny-onnx-fp16", "toy-tiny-onnx-fp16-x2"}
     assert {e.reason for e in found} == {"models/toy/model.yaml lists no fp16 for onnx"}
-    assert {e.profile for e in found} == {"card"}
+    assert {e.cell.profile for e in found} == {"card"}
 
 
 def test_precision_that_the_card_has_not_is_excluded(spec: ModelSpec, profile: GpuProfile) -> None:
     found = plan(spec, profile.model_copy(update={"precisions": ("fp32",)}))
-    reasons = {e.name: e.reason for e in found.excluded}
+    reasons = {e.cell.name: e.reason for e in found.excluded}
     assert reasons["toy-tiny-ts-trace-fp16"] == "gpu_profiles/card.yaml: a card has no fp16"
     assert {c.product.precision for c in found.cells} == {"fp32"}
 
@@ -76,7 +76,7 @@ def test_precision_that_the_card_has_not_is_excluded(spec: ModelSpec, profile: G
 def test_rule_of_the_profile_excludes_just_its_pair(spec: ModelSpec, profile: GpuProfile) -> None:
     rule = ProfileRule(format="ts-trace", precision="fp16", reason="its fp16 is wrong")
     found = plan(spec, profile.model_copy(update={"unsupported": (rule,)}))
-    reasons = {e.name: e.reason for e in found.excluded}
+    reasons = {e.cell.name: e.reason for e in found.excluded}
     assert reasons["toy-tiny-ts-trace-fp16"] == "gpu_profiles/card.yaml: its fp16 is wrong"
     assert kinds(found) == [(f, "fp32", i) for f in ("ts-trace", "onnx") for i in (1, 2)]
 

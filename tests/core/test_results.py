@@ -159,9 +159,3 @@ def test_published_columns_of_a_model_without_a_sequence_are_empty_there(tmp_pat
 def test_published_columns_of_nothing_have_the_header() -> None:
     found = published_columns(pl.DataFrame(schema=MEASUREMENTS), "online")
     assert found.write_csv() == PUBLISHED + "\n"
-
-
-def test_cells_are_listed_by_verdict(tmp_path: Path) -> None:
-    for name, verdict in (("a", "passed"), ("b", "error"), ("c", "passed")):
-        Writer(tmp_path).append("cell", {"cell": name, "verdict": verdict})
-    assert results.cell_names(read(tmp_path)[0], "passed") == ["a", "c"]

@@ -14,7 +14,8 @@ def test_what_is_written_lies_in_the_checkout(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.delenv(f"SERVEGRID_{name}", raising=False)
     site = default_site()
     assert (site.models, site.results) == (ROOT / "models", ROOT / "results")
-    assert site.sources.parent == site.home == ROOT / ".servegrid"
+    assert site.home == ROOT / ".servegrid"
+    assert site.sources == ROOT / "sources"  # the user's files lie where `make clean` does not come
     assert (site.models / "bert_large_qa" / "model.yaml").is_file()
     assert (site.profiles / "cpu.yaml").is_file()
 
@@ -27,5 +28,5 @@ def test_environment_moves_what_is_written(monkeypatch: pytest.MonkeyPatch, tmp_
     site = default_site()
     assert site.home == tmp_path / "relative" / "home"
     assert site.store.root == site.home / "store"
-    assert site.sources == site.home / "sources"
+    assert site.sources == ROOT / "sources"
     assert site.results == tmp_path

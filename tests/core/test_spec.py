@@ -42,7 +42,7 @@ def path(tmp_path: Path) -> Path:
 def test_complete_file_is_read(path: Path, model_data: dict[str, Any], spec: ModelSpec) -> None:
     path.write_text(yaml.safe_dump(model_data))
     assert load_yaml(path, ModelSpec) == spec
-    assert spec.variants["tiny"].prepare_timeout_s == 600
+    assert spec.variants["tiny"].step_timeout_s == 1800
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_wrong_profile_is_told_in_the_same_way(tmp_path: Path) -> None:
     assert "device_kind: Input should be 'cpu' or 'gpu' (found 'tpu')" in said
 
 
-def test_interface_has_numbers_for_parameters_and_frees_the_rest(spec: ModelSpec) -> None:
+def test_interface_has_numbers_for_parameters(spec: ModelSpec) -> None:
     interface = spec.interface({"length": 64, "unused": "x"})
     assert interface.inputs[0].shape == (-1, 64, 3, -1)
     assert interface.outputs[0].shape == (-1, 64)

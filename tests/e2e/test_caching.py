@@ -29,7 +29,9 @@ def build():
     options = SweepOptions(models=("tiny_mlp",), variant="full", formats=("onnx",))
     (model,) = plan(options, site)
     (cell,) = model.plan.cells
-    at = Workplace(site=site, plugin=model.plugin.folder, logs=site.results, device="cpu", cell=cell.name)
+    at = Workplace(
+        site=site, plugin=model.plugin.folder, logs=site.results, profile="cpu", cell=cell.name, timeout_s=120
+    )
     build_cell(model.plugin, cell, "campaign", at)
 
 with tags(sys.argv[1]):

@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from flows.record import Record, Recorder
+from flows.record import Outcome, Record, Recorder
 from tasks.core.clock import work
 from tasks.core.environment import host
-from tasks.core.errors import InfeasibleError, StepError, UnsupportedError, UserError
+from tasks.core.errors import StepError, UnsupportedError, UserError
 from tasks.core.matrix import Selection, expand
 from tasks.core.plugins import load_model, load_profile
 from tasks.core.results import Writer, read
 from tasks.core.site import ROOT
-from tasks.core.values import ArtifactRef, Cell, Endpoint, Excluded
+from tasks.core.values import ArtifactRef, Cell, Endpoint
 from tasks.correctness import Correctness, TensorMatch
 from tasks.loadgen.base import Measurement, Window
-from tasks.performance import MeasuredPoint
+from tasks.performance import MeasuredPoint, PartlyMeasuredError
 
 CORRECT = Correctness(
     tensors=(
@@ -31,6 +31,7 @@ CORRECT = Correctness(
     framework=0.9,
     served=0.875,
     blind=0.1,
+    metrics={"f1": 0.875, "exact_match": 0.8},
     invariance=0.001,
     failures=(),
 )
@@ -104,15 +105,10 @@ def fill(
     ("error", "verdict", "reason", "log", "command"),
     [
         (UnsupportedError("no fp16 here"), "unsupported", "no fp16 here", None, None),
-        (InfeasibleError("out of memory"), "infeasible", "out of memory", None, None),
         (StepError("broke\ntail", log="/a.log", command="again"), "error", "broke\ntail", "/a.log", "again"),
-        (UserError("bad option"), "error", "UserError: bad option", None, None),
-        (ValueError("a bug"), "error", "ValueError: a bug", None, None),
-        (MemoryError(), "error", "MemoryError: ", None, None),
-        (AssertionError("x"), "error", "AssertionError: x", None, None),
     ],
 )
-def test_error_in_a_cell_ends_as_its_one_row(
+def test_known_error_in_a_cell_ends_as_its_one_row(
     recorder: Recorder,
     cell: Cell,
     tmp_path: Path,
@@ -128,6 +124,33 @@ def test_error_in_a_cell_ends_as_its_one_row(
     found = tuple(row[name] for name in ("verdict", "reason", "log", "command"))
     assert found == (verdict, reason, log, command)
     assert (row["cell"], row["campaign"], row["profile"]) == (cell.name, "c1", "cpu")
+
+
+@pytest.mark.parametrize(
+    "error", [UserError("bad option"), ValueError("a bug"), MemoryError(), AssertionError("x")]
+)
+def test_any_other_error_keeps_its_traceback_and_the_command_of_the_cell(
+    recorder: Recorder, cell: Cell, tmp_path: Path, error: Exception
+) -> None:
+    with recorder.cell(cell):
+        raise error
+    row = only_row(tmp_path)
+    assert row["verdict"] == "error"
+    assert row["reason"].endswith(f"{type(error).__name__}: {error}")
+    assert "Traceback" in Path(row["log"]).read_text()
+    assert row["command"] == (
+        f"servegrid sweep --model bert_large_qa --variant tiny --profile cpu "
+        f"--format {cell.product.format} --precision {cell.product.precision}"
+    )
+
+
+def test_points_before_an_error_are_kept(recorder: Recorder, cell: Cell, tmp_path: Path) -> None:
+    with recorder.cell(cell) as record, record.measuring(cell.online, cell.dynamic, ENDPOINT):
+        raise PartlyMeasuredError(StepError("the server went away", log="/a.log"), (STABLE,))
+    cells, measurements = read(tmp_path)
+    assert cells["verdict"].to_list() == ["error"]
+    assert cells["log"].to_list() == ["/a.log"]
+    assert measurements["throughput"].to_list() == [102.0]
 
 
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit, GeneratorExit])
@@ -235,7 +258,7 @@ def test_time_that_no_stage_worked_is_orchestration(recorder: Recorder, cell: Ce
 
 
 def test_excluded_cell_is_unsupported_with_the_rule(recorder: Recorder, cell: Cell, tmp_path: Path) -> None:
-    recorder.excluded(Excluded(name="x", product=cell.product, profile="cpu", reason="no fp16"))
+    recorder.without_run(cell, Outcome(verdict="unsupported", reason="no fp16"))
     row = only_row(tmp_path)
-    assert (row["cell"], row["verdict"], row["reason"]) == ("x", "unsupported", "no fp16")
+    assert (row["cell"], row["verdict"], row["reason"]) == (cell.name, "unsupported", "no fp16")
     assert (row["model"], row["format"], row["wall_s"]) == ("bert_large_qa", cell.product.format, None)
