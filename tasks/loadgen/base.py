@@ -10,7 +10,7 @@ from tasks.core.values import Endpoint, Value
 STABLE_WINDOWS = 3
 STABLE_WITHIN = 0.10
 WINDOW_S = 1.0
-MAX_WINDOWS = 8
+MAX_WINDOWS = 12
 
 
 class Point(Value):
