@@ -15,7 +15,7 @@ from tasks.core.results import CELLS, MEASUREMENTS, Row, Writer, published_colum
 from tasks.core.values import Cell, LoadPlan, Product, Serving
 from tasks.loadgen.base import Measurement
 
-# shared/reference/published.csv, its first line
+# NVIDIA's published tables: model, cell, point, then what was measured
 PUBLISHED = (
     "model,scenario,gpu,format,precision,accelerator,max_batch_size,instances,sequence_length,batch,"
     "concurrency,throughput,client_send,network_server_send_recv,server_queue,server_compute_input,"
