@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import tempfile
-from pathlib import Path
 from typing import Any
 
 from prefect import flow, tags
@@ -120,20 +118,20 @@ def measure_cell(
     plugin: Plugin, cell: Cell, built: Built, provider: str, at: Workplace, record: Record
 ) -> None:
     """Serve what was built, prove it correct, measure it."""
-    with tempfile.TemporaryDirectory(prefix="servegrid-") as folder:
-        configured = configure(cell, built.converted, Path(folder), at)
-        log_path = at.logs / f"{cell.name}.tritonserver.log"
-        with server(provider, at.site, Path(folder), log_path) as running:
-            # Accuracy is proven through the dynamic batcher, so that serving comes first.
-            endpoint = deploy(running, configured, cell.dynamic, built.samples, at)
-            record.endpoint = endpoint
-            record.correctness = correctness(
-                plugin, cell, endpoint, built.prepared, built.samples, built.reference, at
-            )
-            if record.correctness.failures:
-                return  # how fast it gives wrong answers is of no use
-            with record.measuring(cell.online, cell.dynamic, endpoint) as points:
-                points += online(cell.online, endpoint, built.samples, at)
-            endpoint = deploy(running, configured, cell.static, built.samples, at)
-            with record.measuring(cell.offline, cell.static, endpoint) as points:
-                points += offline(cell.offline, endpoint, built.samples, at)
+    repository = at.logs.parent / "repositories" / cell.name
+    configured = configure(cell, built.converted, repository, at)
+    log_path = at.logs / f"{cell.name}.tritonserver.log"
+    with server(provider, at.site, repository, log_path) as running:
+        # Accuracy is proven through the dynamic batcher, so that serving comes first.
+        endpoint = deploy(running, configured, cell.dynamic, built.samples, at)
+        record.endpoint = endpoint
+        record.correctness = correctness(
+            plugin, cell, endpoint, built.prepared, built.samples, built.reference, at
+        )
+        if record.correctness.failures:
+            return  # how fast it gives wrong answers is of no use
+        with record.measuring(cell.online, cell.dynamic, endpoint) as points:
+            points += online(cell.online, endpoint, built.samples, at)
+        endpoint = deploy(running, configured, cell.static, built.samples, at)
+        with record.measuring(cell.offline, cell.static, endpoint) as points:
+            points += offline(cell.offline, endpoint, built.samples, at)
