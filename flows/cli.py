@@ -40,6 +40,12 @@ Precisions = Annotated[
     list[str] | None, typer.Option("--precision", help="Only this precision; may be repeated.")
 ]
 LoadGenerator = Annotated[str, typer.Option("--generator", help="auto, perf_analyzer or client.")]
+RandomWeights = Annotated[
+    bool, typer.Option("--random-weights", help="Seeded random weights and inputs: needs no checkpoint.")
+]
+MaxBatch = Annotated[int | None, typer.Option(help="At most this batch size.", min=1)]
+MaxConcurrency = Annotated[int | None, typer.Option(help="At most this concurrency online.", min=1)]
+RequestCount = Annotated[int | None, typer.Option(help="At least this many requests a window.", min=1)]
 
 
 @app.command()
@@ -50,11 +56,26 @@ def plan(
     format_: Formats = None,
     precision: Precisions = None,
     generator: LoadGenerator = "auto",
+    random_weights: RandomWeights = False,
+    max_batch_size: MaxBatch = None,
+    max_concurrency: MaxConcurrency = None,
+    request_count: RequestCount = None,
 ) -> None:
     """Show which cells would run, and which would not and why."""
     from flows.planning import plan as make_plan
 
-    options = _options(model, variant, profile, format_, precision, generator)
+    options = _options(
+        model,
+        formats=format_,
+        precisions=precision,
+        variant=variant,
+        profile=profile,
+        generator=generator,
+        random_weights=random_weights,
+        max_batch_size=max_batch_size,
+        max_concurrency=max_concurrency,
+        request_count=request_count,
+    )
     table = Table(Column("cell", overflow="fold"), "runs", "offline points", "online points", "reason")
     for entry in make_plan(options, default_site()):
         for cell in entry.plan.cells:
@@ -72,12 +93,27 @@ def sweep(
     format_: Formats = None,
     precision: Precisions = None,
     generator: LoadGenerator = "auto",
+    random_weights: RandomWeights = False,
+    max_batch_size: MaxBatch = None,
+    max_concurrency: MaxConcurrency = None,
+    request_count: RequestCount = None,
 ) -> None:
     """Build, serve, prove and measure every cell, then report."""
     from flows.planning import plan as make_plan
     from flows.planning import preflight
 
-    options = _options(model, variant, profile, format_, precision, generator)
+    options = _options(
+        model,
+        formats=format_,
+        precisions=precision,
+        variant=variant,
+        profile=profile,
+        generator=generator,
+        random_weights=random_weights,
+        max_batch_size=max_batch_size,
+        max_concurrency=max_concurrency,
+        request_count=request_count,
+    )
     site = default_site()
     for entry in make_plan(options, site):
         preflight(options, entry, site)
@@ -179,26 +215,17 @@ def _interrupt(signum: int, frame: Any) -> None:
 
 
 def _options(
-    models: list[str] | None,
-    variant: str,
-    profile: str,
-    formats: list[str] | None,
-    precisions: list[str] | None,
-    generator: str,
+    models: list[str] | None, *, formats: list[str] | None, precisions: list[str] | None, **others: Any
 ) -> Any:
     from flows.planning import SweepOptions
-    from tasks.core.spec import explain
+    from tasks.core.yaml_files import explain
 
     try:
-        return SweepOptions.model_validate(
-            {
-                "models": models or ["bert_large_qa"],
-                "variant": variant,
-                "profile": profile,
-                "formats": formats or [],
-                "precisions": precisions or [],
-                "generator": generator,
-            }
-        )
+        lists = {
+            "models": models or ["bert_large_qa"],
+            "formats": formats or [],
+            "precisions": precisions or [],
+        }
+        return SweepOptions.model_validate(lists | others)
     except ValidationError as error:
         raise UserError(explain(error, SweepOptions)) from error

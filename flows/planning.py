@@ -6,14 +6,14 @@ from typing import Literal
 
 from pydantic import Field
 
-from tasks.core.environment import matches, missing
+from tasks.core.environment import extras, matches, missing
 from tasks.core.errors import UserError, unknown
-from tasks.core.matrix import Plan, Selection, expand
+from tasks.core.matrix import Limits, Plan, Selection, expand
 from tasks.core.plugins import Plugin, load_model, load_profile
 from tasks.core.site import Site
 from tasks.core.spec import GpuProfile
-from tasks.core.values import Generator, Value
-from tasks.export import LIBRARIES as EXPORT_LIBRARIES
+from tasks.core.values import Excluded, Generator, Value
+from tasks.export import libraries
 from tasks.formats import FORMATS
 from tasks.loadgen import GENERATORS
 from tasks.prepare import check_sources
@@ -28,6 +28,12 @@ class SweepOptions(Value):
     profile: str = Field("cpu", description="A file below gpu_profiles/")
     formats: tuple[str, ...] = Field((), description="Only these serving formats")
     precisions: tuple[str, ...] = Field((), description="Only these precisions")
+    random_weights: bool = Field(
+        False, description="Seeded random weights and inputs: needs no checkpoint; ends `measured`"
+    )
+    max_batch_size: int | None = Field(None, ge=1, description="At most this batch size")
+    max_concurrency: int | None = Field(None, ge=1, description="At most this concurrency online")
+    request_count: int | None = Field(None, ge=1, description="At least this many requests a window")
     generator: Literal["auto", "perf_analyzer", "client"] = Field(
         "auto", description="`auto`: perf_analyzer where it runs, else the project's own client"
     )
@@ -75,10 +81,36 @@ def plan(options: SweepOptions, site: Site) -> tuple[ModelPlan, ...]:
             profile,
             generator=generator,
             triton_release=SERVERS[options.server].TRITON_RELEASE,
-            selection=Selection(formats=options.formats, precisions=options.precisions),
+            selection=Selection(
+                formats=options.formats,
+                precisions=options.precisions,
+                limits=Limits(
+                    max_batch_size=options.max_batch_size,
+                    max_concurrency=options.max_concurrency,
+                    request_count=options.request_count,
+                ),
+            ),
+            random_weights=options.random_weights,
         )
-        found.append(ModelPlan(plugin=plugin, profile=profile, plan=cells))
+        found.append(ModelPlan(plugin=plugin, profile=profile, plan=_without_absent(plugin, cells)))
     return tuple(found)
+
+
+def _without_absent(plugin: Plugin, plan: Plan) -> Plan:
+    """The plan without the cells whose libraries are not installed here: those of the other models run."""
+    cells, excluded = [], list(plan.excluded)
+    for cell in plan.cells:
+        product = cell.product
+        wanted = libraries(plugin.spec, product.export_format) | {*FORMATS[product.format].LIBRARIES}
+        absent = missing(wanted)
+        if absent:
+            known = extras(absent)
+            mend = f"pip install -e '.[{','.join(known)}]'" if known else f"pip install {' '.join(absent)}"
+            reason = f"not installed: {', '.join(absent)}; in the checkout run `{mend}`"
+            excluded.append(Excluded(cell=cell, reason=reason))
+        else:
+            cells.append(cell)
+    return Plan(cells=tuple(cells), excluded=tuple(excluded))
 
 
 def preflight(options: SweepOptions, model: ModelPlan, site: Site) -> None:
@@ -86,14 +118,7 @@ def preflight(options: SweepOptions, model: ModelPlan, site: Site) -> None:
     problems = SERVERS[options.server].problems(site)
     if not matches(model.profile):
         problems.append(f"profile {model.profile.name!r}: this host has no {model.profile.description}")
-    wanted = set(model.plugin.spec.requires)
-    for cell in model.plan.cells:
-        wanted |= {*FORMATS[cell.product.format].LIBRARIES, *EXPORT_LIBRARIES[cell.product.export_format]}
-    absent = missing(wanted)
-    if absent:
-        problems.append(
-            f"not installed: {', '.join(absent)}; in the checkout run `pip install -e '.[torch,onnx]'`"
-        )
     if problems:
         raise UserError("this host is not ready:\n" + "\n".join(f"  {p}" for p in problems))
-    check_sources(model.plugin, options.variant, site)
+    if model.plan.cells and not options.random_weights:
+        check_sources(model.plugin, options.variant, site)

@@ -89,7 +89,7 @@ def recorder(plugin: Plugin, campaign: str) -> Recorder:
 class Built(Value):
     """The artifacts of a cell, and the framework's own latency by batch size."""
 
-    prepared: ArtifactRef
+    prepared: ArtifactRef | None
     converted: ArtifactRef
     samples: ArtifactRef
     reference: ArtifactRef
@@ -99,11 +99,13 @@ class Built(Value):
 def build_cell(plugin: Plugin, cell: Cell, campaign: str, at: Workplace) -> Built:
     """Every build stage, in order; what is stored already is taken from the store."""
     product = cell.product
-    prepared = ensure(prepare.prepare, prepare.request(plugin, product, at.site), at)
+    prepared = None
+    if not product.random_weights:
+        prepared = ensure(prepare.prepare, prepare.request(plugin, product, at.site), at)
     exported = ensure(export.export, export.request(plugin, product, prepared), at)
-    converted = ensure(convert.convert, convert.request(product, exported), at)
-    samples = ensure(profile_data.profile_data, profile_data.request(plugin, product, prepared), at)
-    expected = ensure(reference.reference, reference.request(plugin, product, prepared, samples), at)
+    converted = ensure(convert.convert, convert.request(plugin, product, exported), at)
+    samples = ensure(profile_data.profile_data, profile_data.request(plugin, cell, prepared), at)
+    expected = ensure(reference.reference, reference.request(plugin, cell, prepared, samples), at)
     framework = ensure(baseline.baseline, baseline.request(plugin, cell, prepared, samples, campaign), at)
     return Built(
         prepared=prepared,

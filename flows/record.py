@@ -82,6 +82,8 @@ class Record:
             if not any(point.measurement.stable for point in points):
                 reason = f"no {plan.scenario} point had three windows within 10 %"
                 return Outcome(verdict="unstable", reason=reason)
+        if self.correctness.scores is None:
+            return Outcome(verdict="measured", reason="no metric to gate on")
         return Outcome(verdict="passed")
 
 
@@ -155,7 +157,9 @@ def _again(cell: Cell) -> str:
     """The command that runs one cell."""
     product = cell.product
     words = ("servegrid", "sweep", "--model", product.model, "--variant", product.variant, "--profile")
-    return shlex.join([*words, cell.profile, "--format", product.format, "--precision", product.precision])
+    one = ("--format", product.format, "--precision", product.precision)
+    random = ("--random-weights",) if product.random_weights else ()
+    return shlex.join([*words, cell.profile, *one, *random])
 
 
 def _measurement(
@@ -177,14 +181,20 @@ def _measurement(
 
 
 def _correctness(found: Correctness) -> Row:
-    return {
-        "metric": found.metric,
-        "metrics": json.dumps(found.metrics),
-        "framework_metric": found.framework,
-        "served_metric": found.served,
-        "blind_metric": found.blind,
-        "metric_drop": found.drop,
+    row: Row = {
         "largest_difference": max(t.largest_difference for t in found.tensors),
-        "least_cosine": min(t.least_cosine for t in found.tensors),
-        "invariance": found.invariance,
+        "least_cosine": min(
+            (t.least_cosine for t in found.tensors if t.least_cosine is not None), default=None
+        ),
+        "invariance": max(t.largest_difference for t in found.invariance),
     }
+    if found.scores:
+        row |= {
+            "metric": found.scores.metric,
+            "metrics": json.dumps(found.scores.all),
+            "framework_metric": found.scores.framework,
+            "served_metric": found.scores.served,
+            "blind_metric": found.scores.blind,
+            "metric_drop": found.scores.drop,
+        }
+    return row

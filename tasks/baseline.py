@@ -6,17 +6,17 @@ from tasks.caching import build_task
 from tasks.core.build import Workplace, build, read_json
 from tasks.core.environment import host, versions
 from tasks.core.plugins import Plugin, source_digests
-from tasks.core.store import BuildRequest
+from tasks.core.store import BuildRequest, given
 from tasks.core.values import ArtifactRef, Cell
 
-VERSION = 1
+VERSION = 2
 
 Baseline = dict[int, float]
 """Batch size -> average latency in ms of a synchronous call with NumPy arrays in and out."""
 
 
 def request(
-    plugin: Plugin, cell: Cell, prepared: ArtifactRef, samples: ArtifactRef, campaign: str
+    plugin: Plugin, cell: Cell, prepared: ArtifactRef | None, samples: ArtifactRef, campaign: str
 ) -> BuildRequest:
     """What the baseline reads, and the campaign and host: it is a measurement, so only the cells of one
     campaign on one host, which would all measure the same network, share it."""
@@ -24,6 +24,7 @@ def request(
         stage="baseline",
         version=VERSION,
         fields={
+            "framework": plugin.spec.framework,
             "parameters": cell.product.parameters,
             "interface": plugin.spec.interface(cell.product.parameters).model_dump(mode="json"),
             "batch_sizes": list(cell.offline.batch_sizes),
@@ -31,7 +32,7 @@ def request(
             "host": host().name,
             "profile": cell.profile,
         },
-        inputs={"prepared": prepared, "samples": samples},
+        inputs=given(prepared=prepared, samples=samples),
         sources=source_digests(plugin.folder, "model.py"),
         libraries=versions(plugin.spec.requires),
     )

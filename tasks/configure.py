@@ -50,6 +50,8 @@ def model_config(name: str, format_: Format, serving: Serving, interface: Interf
     config.output.extend(_tensor(pb.ModelOutput, t, serving) for t in interface.outputs)
     kind = pb.ModelInstanceGroup.KIND_CPU if serving.device_kind == "cpu" else pb.ModelInstanceGroup.KIND_GPU
     config.instance_group.add(count=serving.instances, kind=kind)
+    if serving.cuda_graph:
+        config.optimization.cuda.graphs = True
     if serving.batching == "dynamic":
         config.dynamic_batching.preferred_batch_size.extend(serving.preferred_batch_sizes)
         config.dynamic_batching.max_queue_delay_microseconds = serving.max_queue_delay_us

@@ -5,20 +5,25 @@ from __future__ import annotations
 from tasks.caching import build_task
 from tasks.core.build import Workplace, build
 from tasks.core.environment import versions
+from tasks.core.plugins import Plugin
 from tasks.core.store import BuildRequest
 from tasks.core.values import ArtifactRef, Product
 from tasks.formats import FORMATS
 
-VERSION = 1
+VERSION = 2
 
 
-def request(product: Product, exported: ArtifactRef) -> BuildRequest:
-    """What convert reads: the export, and the precision to bring it to."""
+def request(plugin: Plugin, product: Product, exported: ArtifactRef) -> BuildRequest:
+    """What convert reads: the export, the precision to bring it to, how far that may move the answers."""
     module = FORMATS[product.format]
+    tolerance = plugin.spec.variants[product.variant].convert.tolerance
     return BuildRequest(
         stage=module.CONVERT_STEP,
         version=VERSION,
-        fields={"precision": product.precision},
+        fields={
+            "precision": product.precision,
+            "tolerance": tolerance.model_dump() if tolerance else None,
+        },
         inputs={"exported": exported},
         libraries=versions(module.LIBRARIES),
     )

@@ -1,56 +1,54 @@
 """Stage `correctness`: the served model against the framework, layer by layer.
 
 1. tensors: every output within the spec's tolerance of the framework's fp32 output;
-2. task metric: of the framework and of the served model, through the dynamic batcher; both above the
-   threshold, the drop within its bound, and an input-blind baseline below the threshold;
+2. task metric: of the framework and of the served model, through the dynamic batcher; both reach the
+   threshold, the drop is within its bound, and an input-blind baseline does not reach it;
 3. invariance: a sample alone, in a full batch and among other neighbours gets the same answer;
 4. the predictions are kept, so that a metric can be computed again.
+
+Random weights, and a model without a metric, have no second layer.
 """
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 import numpy as np
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from tasks.arrays import Arrays
 from tasks.core.build import Workplace, read_json, run_step
 from tasks.core.clock import work
 from tasks.core.environment import device_lock
 from tasks.core.errors import StepError
 from tasks.core.plugins import Plugin
-from tasks.core.spec import Metric, Tolerance
+from tasks.core.spec import Metric, Tolerances
+from tasks.core.store import given
 from tasks.core.values import ArtifactRef, Cell, Endpoint, Precision, Value
-from tasks.loadgen.requests import Array, Arrays
-from tasks.predictions import invariance, predict
+from tasks.matching import TensorMatch, match
+from tasks.predictions import neighbours, predict
 
 
-class TensorMatch(Value):
-    """One output against the framework's: largest absolute difference, least cosine of a sample."""
+class Scores(Value):
+    """The task metric of the framework, of the served model, of a blind baseline; `all` the metrics of
+    the served model. `drop` is by how much the served model is worse than the framework."""
 
-    output: str
-    largest_difference: float
-    least_cosine: float
-
-
-class Correctness(Value):
-    """What the four layers found. `metrics` are all of the served model's; `failures` is empty when the
-    cell is correct."""
-
-    tensors: tuple[TensorMatch, ...]
     metric: str
     framework: float
     served: float
     blind: float
-    metrics: dict[str, float]
-    invariance: float
-    failures: tuple[str, ...]
+    drop: float
+    all: dict[str, float]
 
-    @property
-    def drop(self) -> float:
-        return self.framework - self.served
+
+class Correctness(Value):
+    """What the layers found; `failures` is empty when the cell is correct."""
+
+    tensors: tuple[TensorMatch, ...]
+    scores: Scores | None
+    invariance: tuple[TensorMatch, ...]
+    failures: tuple[str, ...] = ()
 
 
 @task(task_run_name="correctness {at.cell}", cache_policy=NO_CACHE)
@@ -58,91 +56,65 @@ def correctness(
     plugin: Plugin,
     cell: Cell,
     endpoint: Endpoint,
-    prepared: ArtifactRef,
+    prepared: ArtifactRef | None,
     samples: ArtifactRef,
     reference: ArtifactRef,
     at: Workplace,
 ) -> Correctness:
     """Run every layer on the loaded model; raises StepError when the server or the metric fails."""
-    store, precision = at.site.store, cell.product.precision
-    metric = plugin.spec.variants[cell.product.variant].metric
+    store, product, spec = at.site.store, cell.product, plugin.spec
+    outputs, tolerances = spec.interface(product.parameters).outputs, spec.tolerances[product.precision]
+    metric = None if product.random_weights else spec.variants[product.variant].metric
+    max_batch = cell.dynamic.max_batch_size
     with device_lock(at.profile, exclusive=False), work("correctness"):
         with np.load(store.path(reference) / "outputs.npz") as file:
             expected = {name: file[name] for name in file}
-        served = predict(endpoint, store.path(samples), cell.dynamic.max_batch_size)
-        tensors = tuple(match(name, served[name], expected[name]) for name in expected)
-        scores = _scores(cell, served, expected, {"prepared": prepared, "samples": samples}, at)
-        moved = invariance(endpoint, store.path(samples), cell.dynamic.max_batch_size)
-    if metric.name not in scores["served"]:
-        known = ", ".join(scores["served"])
-        raise StepError(f"metrics.py gives no {metric.name!r}, which model.yaml names; it gives: {known}")
-    framework, by_server, blind = (scores[s][metric.name] for s in ("framework", "served", "blind"))
+        served = predict(endpoint, store.path(samples), max_batch)
+        folder = _keep(cell, served, expected, at)
+        inputs = given(prepared=prepared, samples=samples)
+        scores = _scores(cell, metric, inputs, folder, at) if metric else None
+        alone, beside = neighbours(endpoint, store.path(samples), max_batch)
     found = Correctness(
-        tensors=tensors,
-        metric=metric.name,
-        framework=framework,
-        served=by_server,
-        blind=blind,
-        metrics=scores["served"],
-        invariance=moved,
-        failures=(),
+        tensors=match(outputs, served, expected, tolerances),
+        scores=scores,
+        invariance=match(outputs, beside, alone, tolerances),
     )
-    failures = judge(found, plugin.spec.tolerances[precision], metric, precision)
+    failures = judge(found, tolerances, metric, product.precision)
     return found.model_copy(update={"failures": failures})
 
 
-def match(name: str, served: Array, expected: Array) -> TensorMatch:
-    """Compare one output; NaN or infinite values make it infinitely different."""
-    if served.shape != expected.shape or not np.isfinite(served).all():
-        return TensorMatch(output=name, largest_difference=math.inf, least_cosine=-1.0)
-    have = served.astype(np.float64).reshape(len(served), -1)
-    want = expected.astype(np.float64).reshape(len(expected), -1)
-    norms = np.linalg.norm(have, axis=1) * np.linalg.norm(want, axis=1)
-    same = (have == want).all(axis=1)  # two samples of zeros are alike; zeros and a sample are not
-    cosines = np.where(norms > 0, (have * want).sum(axis=1) / np.where(norms > 0, norms, 1), same)
-    return TensorMatch(
-        output=name,
-        largest_difference=float(np.abs(have - want).max(initial=0.0)),
-        least_cosine=float(cosines.min(initial=1.0)),
-    )
-
-
-def judge(found: Correctness, tolerance: Tolerance, metric: Metric, precision: Precision) -> tuple[str, ...]:
-    """Every bound that does not hold, with its figures."""
-    failures = []
-    for entry in found.tensors:
-        if not entry.largest_difference <= tolerance.absolute:
-            failures.append(
-                f"tensor {entry.output}: {entry.largest_difference:.3g} off, {tolerance.absolute:g} allowed"
-            )
-        if not entry.least_cosine >= tolerance.cosine:
-            failures.append(
-                f"tensor {entry.output}: cosine {entry.least_cosine:.6f}, {tolerance.cosine:g} wanted"
-            )
-    for name, value in (("framework", found.framework), ("served model", found.served)):
-        if not value >= metric.threshold:
-            failures.append(f"{metric.name} of the {name}: {value:.4f}, at least {metric.threshold:g} wanted")
-    if not found.drop <= metric.drop[precision]:
-        failures.append(
-            f"{metric.name} drop: {found.drop:.4f}, {metric.drop[precision]:g} allowed for {precision}"
-        )
-    if not found.blind < metric.threshold:
-        failures.append(
-            f"{metric.name} of an input-blind baseline: {found.blind:.4f}; a threshold of "
-            f"{metric.threshold:g} proves nothing"
-        )
-    if not found.invariance <= tolerance.absolute:
-        failures.append(
-            f"invariance: an answer moved by {found.invariance:.3g} with its neighbours in the batch, "
-            f"{tolerance.absolute:g} allowed"
-        )
+def judge(
+    found: Correctness, tolerances: Tolerances, metric: Metric | None, precision: Precision
+) -> tuple[str, ...]:
+    """Every bound that does not hold, with the layer's name and the figures."""
+    failures = [f"tensor {why}" for t in found.tensors for why in t.failures(tolerances.of(t.output))]
+    if metric and found.scores:
+        failures += _judge_metric(found.scores, metric, metric.drop[precision])
+    for entry in found.invariance:
+        for why in entry.failures(tolerances.of(entry.output)):
+            failures.append(f"invariance: an answer moved with its neighbours in the batch: {why}")
     return tuple(failures)
 
 
-def _scores(
-    cell: Cell, served: Arrays, expected: Arrays, inputs: dict[str, ArtifactRef], at: Workplace
-) -> dict[str, dict[str, float]]:
-    """The plug-in's metrics of framework, served model, and a baseline blind to its input.
+def _judge_metric(scores: Scores, metric: Metric, allowed: float) -> list[str]:
+    bound = f"at {'least' if metric.better == 'higher' else 'most'} {metric.threshold:g}"
+    failures = [
+        f"{metric.name} of the {name}: {value:.4f}, {bound} wanted"
+        for name, value in (("framework", scores.framework), ("served model", scores.served))
+        if not metric.reached(value)
+    ]
+    if not scores.drop <= allowed:
+        failures.append(f"{metric.name} drop: {scores.drop:.4f}, {allowed:g} allowed")
+    if metric.reached(scores.blind):
+        failures.append(
+            f"{metric.name} of an input-blind baseline: {scores.blind:.4f}; a threshold of "
+            f"{metric.threshold:g} proves nothing"
+        )
+    return failures
+
+
+def _keep(cell: Cell, served: Arrays, expected: Arrays, at: Workplace) -> Path:
+    """Write the framework's, the served and the blind predictions below the campaign.
 
     Blind: the served answers, each given to the next sample; right only as often as an answer
     that does not depend on the question is.
@@ -150,17 +122,34 @@ def _scores(
     folder = at.logs.parent / "predictions" / cell.name
     folder.mkdir(parents=True, exist_ok=True)
     blind = {name: np.roll(array, 1, axis=0) for name, array in served.items()}
-    files: dict[str, Path] = {}
     for name, outputs in (("framework", expected), ("served", served), ("blind", blind)):
-        files[name] = folder / f"{name}.npz"
-        np.savez(files[name], allow_pickle=False, **outputs)
+        np.savez(folder / f"{name}.npz", allow_pickle=False, **outputs)
+    return folder
+
+
+def _scores(
+    cell: Cell, metric: Metric, inputs: dict[str, ArtifactRef], folder: Path, at: Workplace
+) -> Scores:
+    """The plug-in's metrics of the kept predictions."""
+    names = ("framework", "served", "blind")
     run_step(
         "score",
-        fields={"parameters": cell.product.parameters, "predictions": list(files)},
+        fields={"parameters": cell.product.parameters, "predictions": names},
         inputs=inputs,
         output=folder,
         at=at,
-        files=files,
+        files={name: folder / f"{name}.npz" for name in names},
     )
-    scores: dict[str, dict[str, float]] = read_json(folder / "metrics.json")
-    return scores
+    metrics: dict[str, dict[str, float]] = read_json(folder / "metrics.json")
+    if metric.name not in metrics["served"]:
+        known = ", ".join(metrics["served"])
+        raise StepError(f"metrics.py gives no {metric.name!r}, which model.yaml names; it gives: {known}")
+    framework, served, blind = (metrics[name][metric.name] for name in names)
+    return Scores(
+        metric=metric.name,
+        framework=framework,
+        served=served,
+        blind=blind,
+        drop=metric.lost(framework, served),
+        all=metrics["served"],
+    )

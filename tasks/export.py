@@ -6,32 +6,46 @@ from tasks.caching import build_task
 from tasks.core.build import Workplace, build
 from tasks.core.environment import versions
 from tasks.core.plugins import Plugin, source_digests
-from tasks.core.store import BuildRequest
-from tasks.core.values import ArtifactRef, ExportFormat, Product
+from tasks.core.spec import ModelSpec
+from tasks.core.store import BuildRequest, given
+from tasks.core.values import ArtifactRef, ExportFormat, Framework, Product
 
-VERSION = 1
+VERSION = 2
 LIBRARIES: dict[ExportFormat, tuple[str, ...]] = {
     "ts-trace": ("torch",),
-    "onnx": ("torch", "onnx", "onnxscript"),
+    "ts-script": ("torch",),
+    "onnx": ("onnx",),
+    "tf-savedmodel": ("tensorflow", "keras"),
 }
 """Distributions that exporting needs beside those of the model."""
+EXPORTERS: dict[tuple[Framework, ExportFormat], tuple[str, ...]] = {
+    ("torch", "onnx"): ("torch", "onnxscript"),
+    ("tensorflow", "onnx"): ("tensorflow", "tf2onnx"),
+}
+"""Those that exporting from one framework needs in addition."""
 
 
-def request(plugin: Plugin, product: Product, prepared: ArtifactRef) -> BuildRequest:
+def libraries(spec: ModelSpec, format_: ExportFormat) -> set[str]:
+    """Every distribution that exporting the model needs."""
+    return {*spec.requires, *LIBRARIES[format_], *EXPORTERS.get((spec.framework, format_), ())}
+
+
+def request(plugin: Plugin, product: Product, prepared: ArtifactRef | None) -> BuildRequest:
     """What export reads: the network, one batch of the data, and how to write it."""
     interface = plugin.spec.interface(product.parameters)
     return BuildRequest(
         stage="export",
         version=VERSION,
         fields={
+            "framework": plugin.spec.framework,
             "parameters": product.parameters,
             "format": product.export_format,
             "opset": product.opset,
             "interface": interface.model_dump(mode="json"),
         },
-        inputs={"prepared": prepared},
+        inputs=given(prepared=prepared),
         sources=source_digests(plugin.folder, "model.py") | source_digests(plugin.folder, "dataloader.py"),
-        libraries=versions({*plugin.spec.requires, *LIBRARIES[product.export_format]}),
+        libraries=versions(libraries(plugin.spec, product.export_format)),
     )
 
 

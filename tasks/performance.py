@@ -57,6 +57,7 @@ def measure(
                 concurrency=concurrency,
                 request_count=plan.request_count,
                 shared_memory=plan.shared_memory,
+                warm_up=plan.warm_up,
             )
             try:
                 measurement = generator.measure(point, target, at.site)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
 import tritonclient.grpc as triton
 from tritonclient.utils import InferenceServerException
 
+from tasks.arrays import Arrays, concatenate
 from tasks.core.errors import StepError
 from tasks.core.values import Endpoint
-from tasks.loadgen.requests import Arrays, Samples, server_config
+from tasks.loadgen.requests import Samples, server_config
 
 CLIENTS = 8
 TIMEOUT_S = 120.0
@@ -39,27 +40,28 @@ def predict(endpoint: Endpoint, samples: Path, max_batch: int) -> Arrays:
 
         with ThreadPoolExecutor(CLIENTS) as pool:
             answers = list(pool.map(ask, requests))
-    return {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
+    return _joined(answers)
 
 
-def invariance(endpoint: Endpoint, samples: Path, max_batch: int) -> float:
-    """Largest change of any output value of a sample with what shares its batch.
-
-    Each sample is asked alone, in a full batch, and in a full batch of other neighbours.
-    """
+def neighbours(endpoint: Endpoint, samples: Path, max_batch: int) -> tuple[Arrays, Arrays]:
+    """Some samples' outputs, asked alone; and the same in full batches, each of them twice, with other
+    neighbours and at other places. Both have the same rows in the same order."""
+    alone: list[Arrays] = []
+    beside: list[Arrays] = []
     with triton.InferenceServerClient(endpoint.grpc_url) as client:
         data = Samples.read(samples, server_config(client, endpoint.model))
-        largest = 0.0
         for index in range(min(INVARIANCE_SAMPLES, len(data))):
-            alone = _infer(client, endpoint, data.batch(index, 1))
+            answer = _infer(client, endpoint, data.batch(index, 1))
             for start in (index, len(data) - max_batch + 1 + index):
                 place = (index - start) % len(data)
-                beside = _infer(client, endpoint, data.batch(start, max_batch))
-                for name, want in alone.items():
-                    change = beside[name][place].astype(np.float64) - want[0].astype(np.float64)
-                    moved = np.nan_to_num(np.abs(change), nan=np.inf)
-                    largest = max(largest, float(moved.max(initial=0.0)))
-    return largest
+                full = _infer(client, endpoint, data.batch(start, max_batch))
+                alone.append(answer)
+                beside.append({name: array[place : place + 1] for name, array in full.items()})
+    return _joined(alone), _joined(beside)
+
+
+def _joined(answers: Sequence[Arrays]) -> Arrays:
+    return {name: concatenate([answer[name] for answer in answers]) for name in answers[0]}
 
 
 def _infer(client: triton.InferenceServerClient, endpoint: Endpoint, batch: Samples) -> Arrays:

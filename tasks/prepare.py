@@ -11,7 +11,7 @@ from tasks.core.environment import versions
 from tasks.core.errors import UserError
 from tasks.core.plugins import Plugin, source_digests
 from tasks.core.site import Site
-from tasks.core.store import BuildRequest
+from tasks.core.store import BuildRequest, digest_tree
 from tasks.core.values import ArtifactRef, Product
 
 VERSION = 1
@@ -35,14 +35,16 @@ def request(plugin: Plugin, product: Product, site: Site) -> BuildRequest:
 
 
 def check_sources(plugin: Plugin, variant: str, site: Site) -> None:
-    """Raises UserError, naming every file that the variant wants and does not find."""
+    """Raises UserError, naming every file or folder that the variant wants and does not find."""
     folder = site.sources / plugin.spec.name
-    missing = [s for s in plugin.spec.variants[variant].sources if not (folder / s.file).is_file()]
+    missing = [s for s in plugin.spec.variants[variant].sources if not (folder / s.file).exists()]
     if missing:
         lines = [f"  {folder / s.file}\n      published: {s.published}" for s in missing]
         raise UserError(
-            f"{plugin.spec.name}, variant {variant!r}: {len(missing)} file(s) are not there; put them at\n"
+            f"{plugin.spec.name}, variant {variant!r}: {len(missing)} file(s) or folder(s) are not there; "
+            "put them at\n"
             + "\n".join(lines)
+            + "\nor give --random-weights, which serves and measures without them"
         )
 
 
@@ -54,5 +56,7 @@ def prepare(request: BuildRequest, at: Workplace) -> ArtifactRef:
 
 
 def _digest(path: Path) -> str:
+    if path.is_dir():
+        return digest_tree(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

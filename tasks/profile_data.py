@@ -6,22 +6,26 @@ from tasks.caching import build_task
 from tasks.core.build import Workplace, build
 from tasks.core.environment import versions
 from tasks.core.plugins import Plugin, source_digests
-from tasks.core.store import BuildRequest
-from tasks.core.values import ArtifactRef, Product
+from tasks.core.store import BuildRequest, given
+from tasks.core.values import ArtifactRef, Cell
 
 VERSION = 1
 
 
-def request(plugin: Plugin, product: Product, prepared: ArtifactRef) -> BuildRequest:
-    """What profile_data reads: the prepared data, through dataloader.py, and how much of it."""
+def request(plugin: Plugin, cell: Cell, prepared: ArtifactRef | None) -> BuildRequest:
+    """What profile_data reads: the prepared data, through dataloader.py, and how much of it.
+
+    Random weights have no metric: two of the largest batches are enough to compare tensors.
+    """
+    product = cell.product
+    samples = plugin.spec.variants[product.variant].samples
+    if product.random_weights:
+        samples = min(samples, 2 * cell.dynamic.max_batch_size)
     return BuildRequest(
         stage="profile_data",
         version=VERSION,
-        fields={
-            "parameters": product.parameters,
-            "samples": plugin.spec.variants[product.variant].samples,
-        },
-        inputs={"prepared": prepared},
+        fields={"parameters": product.parameters, "samples": samples},
+        inputs=given(prepared=prepared),
         sources=source_digests(plugin.folder, "dataloader.py"),
         libraries=versions(plugin.spec.requires),
     )

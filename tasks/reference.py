@@ -9,23 +9,24 @@ from tasks.caching import build_task
 from tasks.core.build import Workplace, build
 from tasks.core.environment import versions
 from tasks.core.plugins import Plugin, source_digests
-from tasks.core.store import BuildRequest
-from tasks.core.values import ArtifactRef, Product
+from tasks.core.store import BuildRequest, given
+from tasks.core.values import ArtifactRef, Cell
 
-VERSION = 1
+VERSION = 2
 
 
-def request(plugin: Plugin, product: Product, prepared: ArtifactRef, samples: ArtifactRef) -> BuildRequest:
+def request(plugin: Plugin, cell: Cell, prepared: ArtifactRef | None, samples: ArtifactRef) -> BuildRequest:
     """What the reference reads: the network and the samples."""
     return BuildRequest(
         stage="reference",
         version=VERSION,
         fields={
-            "parameters": product.parameters,
-            "interface": plugin.spec.interface(product.parameters).model_dump(mode="json"),
-            "batch_size": plugin.spec.variants[product.variant].serving.max_batch_size,
+            "framework": plugin.spec.framework,
+            "parameters": cell.product.parameters,
+            "interface": plugin.spec.interface(cell.product.parameters).model_dump(mode="json"),
+            "batch_size": cell.dynamic.max_batch_size,
         },
-        inputs={"prepared": prepared, "samples": samples},
+        inputs=given(prepared=prepared, samples=samples),
         sources=source_digests(plugin.folder, "model.py"),
         libraries=versions(plugin.spec.requires),
     )

@@ -103,6 +103,12 @@ def _descendant(name: str, known: set[int]) -> psutil.Process:
 
 
 @pytest.fixture(scope="session")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One artifact store for all tests that build models: a tiny variant is trained once."""
+    return tmp_path_factory.mktemp("store")
+
+
+@pytest.fixture(scope="session")
 def site() -> Site:
     """This checkout's site: its server and perf_analyzer."""
     return default_site()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 from pathlib import Path
 
@@ -14,10 +15,11 @@ STEPS = {
     "prepare": "tasks.child.plugin_steps:prepare",
     "profile_data": "tasks.child.plugin_steps:profile_data",
     "score": "tasks.child.plugin_steps:score",
-    "export": "tasks.child.torch_steps:export",
-    "reference": "tasks.child.torch_steps:reference",
-    "baseline": "tasks.child.torch_steps:baseline",
-    "convert_ts_trace": "tasks.child.torch_steps:convert_ts_trace",
+    "export": "tasks.child.framework_steps:export",
+    "reference": "tasks.child.framework_steps:reference",
+    "baseline": "tasks.child.framework_steps:baseline",
+    "convert_torchscript": "tasks.child.torch_steps:convert_torchscript",
+    "convert_savedmodel": "tasks.child.tensorflow_steps:convert_savedmodel",
     "convert_onnx": "tasks.child.onnx_steps:convert_onnx",
 }
 """Step -> "module:function"; the module is imported only when its step runs."""
@@ -33,6 +35,7 @@ def main() -> int:
         arguments.output.mkdir(parents=True, exist_ok=True)
         job = job.model_copy(update={"output": arguments.output})
     # What we need is imported before the plug-in's folder goes on the path: its files may bear our names.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # or TensorFlow tells at length which CPU it found
     module, _, function = STEPS[job.step].partition(":")
     step = getattr(importlib.import_module(module), function)
     sys.path.insert(0, str(job.plugin))

@@ -6,14 +6,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tasks.arrays import Arrays, alike
+from tasks.core.build import Job
 from tasks.core.values import Interface, Tensor
-
-Arrays = dict[str, np.ndarray[Any, Any]]
 
 
 def read_interface(folder: Path) -> Interface:
@@ -60,14 +61,44 @@ def largest_difference(outputs: Arrays, expected: Arrays) -> dict[str, float]:
     """Largest absolute difference of each output; raises ValueError where one is not finite."""
     found = {}
     for name, want in expected.items():
-        have = outputs[name].astype(np.float64)
-        if not np.isfinite(have).all():
+        if not np.isfinite(outputs[name]).all():
             raise ValueError(f"output {name!r} of the example has NaN or infinite values")
-        found[name] = float(np.abs(have - want.astype(np.float64)).max(initial=0.0))
+        have, want = alike(outputs[name].astype(np.float64), want.astype(np.float64))
+        found[name] = float(np.abs(have - want).max(initial=0.0))
     return found
 
 
-def print_differences(outputs: Arrays, expected: Arrays) -> None:
-    """Say how far each output of the example is from the framework's, in the step's log."""
+def finish(job: Job, run: Callable[[Arrays], Arrays]) -> None:
+    """Prove a converted model on the export's example, and write its interface.
+
+    fp16: the float inputs are half, too, and the outputs are what the model gives.
+
+    Raises:
+        ValueError: an output is further off than the spec's `convert.tolerance` allows, or not finite.
+    """
+    source = job.inputs["exported"]
+    interface = read_interface(source)
+    x, expected = read_example(source)
+    if job.fields["precision"] == "fp16":
+        x = {name: array.astype(_half(array.dtype)) for name, array in x.items()}
+    outputs = run(x)
     for name, difference in largest_difference(outputs, expected).items():
-        print(f"{name}: at most {difference:.2g} from the framework")
+        print(f"{name}: at most {difference:.2g} from the export")
+    tolerance = job.fields["tolerance"]
+    if tolerance:
+        for name, want in expected.items():
+            have, want = alike(outputs[name].astype(np.float64), want.astype(np.float64))
+            allowed = tolerance["absolute"] + tolerance["relative"] * np.abs(want)
+            over = float((np.abs(have - want) - allowed).max(initial=0.0))
+            if over > 0:
+                raise ValueError(
+                    f"output {name!r} of the converted model: {over:.3g} beyond its convert.tolerance"
+                )
+    converted = Interface(
+        inputs=with_dtypes(interface.inputs, x), outputs=with_dtypes(interface.outputs, outputs)
+    )
+    write_interface(job.output, converted)
+
+
+def _half(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype(np.float16) if np.issubdtype(dtype, np.floating) else dtype

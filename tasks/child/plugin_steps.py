@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from tasks.arrays import Arrays, concatenate
 from tasks.core.build import Job
 
-Batch = tuple[Any, dict[str, np.ndarray[Any, Any]], dict[str, np.ndarray[Any, Any]]]
+Batch = tuple[Any, Arrays, Arrays]
 
 
 def load(job: Job, file: str) -> ModuleType:
@@ -31,12 +32,15 @@ def load(job: Job, file: str) -> ModuleType:
 def arguments(job: Job, function: Callable[..., Any], **more: Any) -> dict[str, Any]:
     """Those of the model's parameters, and of `more`, that `function` takes.
 
-    They are the variant's, and what `prepare` returned, whose values are file names.
+    They are the variant's, and what `prepare` returned, whose values are file names. With random
+    weights nothing is prepared.
     """
     known = dict(job.fields["parameters"])
-    prepared = job.inputs["prepared"]
-    files = json.loads((prepared / "parameters.json").read_text(encoding="utf-8"))
-    known |= {name: str(prepared / file) for name, file in files.items()} | more
+    if "prepared" in job.inputs:
+        prepared = job.inputs["prepared"]
+        files = json.loads((prepared / "parameters.json").read_text(encoding="utf-8"))
+        known |= {name: str(prepared / file) for name, file in files.items()}
+    known |= more
     parameters = inspect.signature(function).parameters
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         return known
@@ -75,9 +79,7 @@ def profile_data(job: Job) -> None:
     if not count:
         raise ValueError("dataloader.py: get_dataloader_fn's iterator gave no batch")
     print(f"{count} samples")
-    np.savez(
-        job.output / "samples.npz", allow_pickle=False, **{k: np.concatenate(v) for k, v in parts.items()}
-    )
+    np.savez(job.output / "samples.npz", allow_pickle=False, **{k: concatenate(v) for k, v in parts.items()})
 
 
 def score(job: Job) -> None:

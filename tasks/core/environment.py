@@ -12,12 +12,21 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from packaging.requirements import Requirement
+
 from tasks.core.clock import work
 from tasks.core.spec import GpuProfile
 from tasks.core.values import Value
 
 LOCKS = Path("/tmp/servegrid-locks")
 """One place for every process of the host, wherever its TMPDIR points."""
+
+
+ALTERNATIVES = {"tensorflow": ("tensorflow-cpu",), "onnxruntime": ("onnxruntime-gpu",)}
+"""A distribution -> others that bring the same package."""
+
+EXTRAS = ("torch", "tensorflow", "onnx")
+"""The extras that bring frameworks to a CPU host (pyproject.toml)."""
 
 
 class Host(Value):
@@ -34,13 +43,22 @@ class Host(Value):
 
 def versions(distributions: Iterable[str]) -> dict[str, str]:
     """Installed version of each distribution; "absent" where it is not installed."""
-    found = {}
-    for name in sorted(distributions):
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "absent"
-    return found
+    return {name: _version(name) for name in sorted(distributions)}
+
+
+def _version(name: str) -> str:
+    for distribution in (name, *ALTERNATIVES.get(name, ())):
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            return importlib.metadata.version(distribution)
+    return "absent"
+
+
+def extras(distributions: Iterable[str]) -> list[str]:
+    """The project's extras that bring these distributions to a CPU host."""
+    wanted = {alternative for d in distributions for alternative in (d, *ALTERNATIVES.get(d, ()))}
+    requirements = [Requirement(text) for text in importlib.metadata.requires("servegrid") or ()]
+    markers = [r.marker for r in requirements if r.marker and r.name in wanted]
+    return [extra for extra in EXTRAS if any(marker.evaluate({"extra": extra}) for marker in markers)]
 
 
 def missing(distributions: Iterable[str]) -> list[str]:

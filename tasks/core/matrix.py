@@ -5,13 +5,55 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product as combinations
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
+
+from pydantic import PositiveInt
 
 from tasks.core.errors import unknown
-from tasks.core.spec import GpuProfile, ModelSpec, Variant
-from tasks.core.values import Cell, Excluded, Format, Generator, LoadPlan, Precision, Product, Serving, Value
+from tasks.core.spec import GpuProfile, LoadDefaults, ModelSpec, Variant
+from tasks.core.values import (
+    Cell,
+    Excluded,
+    ExportFormat,
+    Format,
+    Generator,
+    LoadPlan,
+    Precision,
+    Product,
+    Serving,
+    Value,
+)
 
 Name = TypeVar("Name", bound=str)
+
+TORCH_JIT: dict[ExportFormat, Literal["trace", "script"]] = {"ts-trace": "trace", "ts-script": "script"}
+
+
+class Limits(Value):
+    """Bounds that make a sweep smaller than the model's spec has it; None leaves the spec's."""
+
+    max_batch_size: PositiveInt | None = None
+    max_concurrency: PositiveInt | None = None
+    request_count: PositiveInt | None = None
+
+    def applied(self, variant: Variant) -> Variant:
+        """The variant within these bounds; of each list of points the smallest stays in any case."""
+        batch, most = self.max_batch_size, self.max_concurrency
+        serving, offline, online = variant.serving, variant.offline, variant.online
+        if batch is not None:
+            batch = min(batch, serving.max_batch_size)
+            preferred = tuple(size for size in serving.preferred_batch_sizes if size <= batch)
+            serving = serving.model_copy(update={"max_batch_size": batch, "preferred_batch_sizes": preferred})
+            sizes = tuple(size for size in offline.batch_sizes if size <= batch) or (batch,)
+            offline = offline.model_copy(update={"batch_sizes": sizes})
+            online = online.model_copy(update={"client_batch": min(online.client_batch, batch)})
+        if most is not None:
+            points = tuple(c for c in online.concurrency if c <= most) or (most,)
+            online = online.model_copy(update={"concurrency": points})
+        if self.request_count is not None:
+            count = {"request_count": self.request_count}
+            offline, online = offline.model_copy(update=count), online.model_copy(update=count)
+        return variant.model_copy(update={"serving": serving, "offline": offline, "online": online})
 
 
 class Selection(Value):
@@ -19,6 +61,7 @@ class Selection(Value):
 
     formats: tuple[str, ...] = ()
     precisions: tuple[str, ...] = ()
+    limits: Limits = Limits()
 
 
 class Plan(Value):
@@ -36,6 +79,7 @@ def expand(
     generator: Generator,
     triton_release: str,
     selection: Selection,
+    random_weights: bool = False,
 ) -> Plan:
     """Every format x precision x instance count of one model on one profile.
 
@@ -44,7 +88,7 @@ def expand(
     """
     if variant_name not in spec.variants:
         raise unknown(f"variant of {spec.name}", variant_name, spec.variants)
-    variant = spec.variants[variant_name]
+    variant = selection.limits.applied(spec.variants[variant_name])
     formats = chosen("format", selection.formats, tuple(spec.formats))
     known = tuple(dict.fromkeys(p for f in spec.formats.values() for p in f.precisions))
     precisions = chosen("precision", selection.precisions, known)
@@ -60,8 +104,9 @@ def expand(
             format=format_,
             precision=precision,
             opset=spec.opset if spec.formats[format_].export == "onnx" else None,
-            torch_jit="trace" if spec.formats[format_].export == "ts-trace" else "none",
+            torch_jit=TORCH_JIT.get(spec.formats[format_].export, "none"),
             triton_release=triton_release,
+            random_weights=random_weights,
         )
         cell = _cell(product, variant, profile, instances, generator)
         reason = why_not(spec, format_, precision, profile)
@@ -105,6 +150,8 @@ def _cell(
         max_batch_size=variant.serving.max_batch_size,
         instances=instances,
         device_kind=profile.device_kind,
+        protocol=variant.serving.protocol,
+        cuda_graph=variant.serving.cuda_graph and profile.device_kind == "gpu",
         load_timeout_s=variant.serving.load_timeout_s,
     )
     batcher = {
@@ -121,12 +168,19 @@ def _cell(
             batch_sizes=variant.offline.batch_sizes,
             concurrency=(1,),
             generator=generator,
+            **_shared(variant.offline),
         ),
         online=LoadPlan(
             scenario="online",
             batch_sizes=(variant.online.client_batch,),
             concurrency=variant.online.concurrency,
             generator=generator,
+            **_shared(variant.online),
         ),
         profile=profile.name,
     )
+
+
+def _shared(defaults: LoadDefaults) -> dict[str, Any]:
+    """The settings that both scenarios have."""
+    return defaults.model_dump(include=set(LoadDefaults.model_fields))

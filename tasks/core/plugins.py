@@ -7,8 +7,9 @@ import hashlib
 from pathlib import Path
 
 from tasks.core.errors import UserError, unknown
-from tasks.core.spec import GpuProfile, ModelSpec, load_yaml
+from tasks.core.spec import GpuProfile, ModelSpec
 from tasks.core.values import Value
+from tasks.core.yaml_files import load_yaml
 
 
 class Plugin(Value):

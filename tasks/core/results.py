@@ -66,6 +66,7 @@ COMMON: dict[str, pl.DataType] = {
     "accelerator": pl.String(),
     "opset": pl.Int64(),
     **dict.fromkeys(("torch_jit", "triton_release", "versions", "environment"), pl.String()),
+    "random_weights": pl.Boolean(),
 }
 SERVING: dict[str, pl.DataType] = {
     "batching": pl.String(),
@@ -74,6 +75,7 @@ SERVING: dict[str, pl.DataType] = {
     "max_queue_delay_us": pl.Int64(),
     "instances": pl.Int64(),
     **dict.fromkeys(("device_kind", "backend", "protocol"), pl.String()),
+    "cuda_graph": pl.Boolean(),
     "load_timeout_s": pl.Int64(),
     **dict.fromkeys(("server", "server_version"), pl.String()),
     "load_s": pl.Float64(),
@@ -97,6 +99,7 @@ MEASUREMENTS: dict[str, pl.DataType] = {
     **COMMON,
     **SERVING,
     **dict.fromkeys(("scenario", "shared_memory", "input_data"), pl.String()),
+    "warm_up": pl.Boolean(),
     **dict.fromkeys(("batch", "concurrency", "minimum_request_count", "request_count"), pl.Int64()),
     **dict.fromkeys(MEASURED, pl.Float64()),
     "framework_avg_ms": pl.Float64(),
@@ -132,7 +135,7 @@ def serving_columns(serving: Serving) -> Row:
 
 def plan_columns(plan: LoadPlan) -> Row:
     """What a measurement's row says of the plan that its point belongs to."""
-    kept = plan.model_dump(mode="json", include={"scenario", "shared_memory", "input_data"})
+    kept = plan.model_dump(mode="json", include={"scenario", "shared_memory", "input_data", "warm_up"})
     return kept | {"minimum_request_count": plan.request_count}
 
 

@@ -1,21 +1,22 @@
-"""`model.yaml` and `gpu_profiles/*.yaml` as values, with errors that name file and key."""
+"""`model.yaml` and `gpu_profiles/*.yaml` as values."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
-import yaml
-from pydantic import Field, PositiveInt, ValidationError, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
-from tasks.core.errors import UserError
-from tasks.core.values import ExportFormat, Format, Interface, Precision, Scalar, Tensor, Value
+from tasks.core.values import ExportFormat, Format, Framework, Interface, Precision, Scalar, Tensor, Value
 
-SpecT = TypeVar("SpecT", bound=Value)
+EXPORTS: dict[Framework, tuple[ExportFormat, ...]] = {
+    "torch": ("ts-trace", "ts-script", "onnx"),
+    "tensorflow": ("tf-savedmodel", "onnx"),
+}
+"""What each framework can export."""
 
 
 class Source(Value):
-    """One file that a variant reads and does not make: its name, and where it is published."""
+    """One file or folder that a variant reads and does not make: its name, and where it is published."""
 
     file: str
     published: str
@@ -29,18 +30,66 @@ class FormatSpec(Value):
 
 
 class Tolerance(Value):
-    """Largest absolute difference and smallest cosine similarity to the framework's fp32 outputs."""
+    """How far an output may be from the framework's fp32 output.
+
+    A float output: |difference| <= absolute + relative x |framework's| everywhere, and the cosine of
+    every sample. An integer output: the share of its values that must be equal.
+    """
 
     absolute: float = Field(gt=0)
+    relative: float = Field(0.0, ge=0)
     cosine: float = Field(gt=0, le=1)
+    agreement: float = Field(1.0, gt=0, le=1)
+
+
+class Tolerances(Tolerance):
+    """The tolerance of a precision, and of those outputs that have one of their own."""
+
+    outputs: dict[str, Tolerance] = Field({})
+
+    def of(self, output: str) -> Tolerance:
+        return self.outputs.get(output, self)
 
 
 class Metric(Value):
-    """The task metric: higher is better. `drop` bounds framework minus served, by precision."""
+    """The task metric. `drop` bounds by how much the served model may be worse than the framework."""
 
     name: str
+    better: Literal["higher", "lower"] = "higher"
     threshold: float
     drop: dict[Precision, float]
+
+    def reached(self, value: float) -> bool:
+        """Whether a value is at the threshold or better; NaN never is."""
+        return value >= self.threshold if self.better == "higher" else value <= self.threshold
+
+    def lost(self, framework: float, served: float) -> float:
+        """By how much the served model is worse."""
+        return framework - served if self.better == "higher" else served - framework
+
+
+class ShapeRange(Value):
+    """The smallest, the likeliest and the largest shape of an input that an engine is built for."""
+
+    min: tuple[int | str, ...]
+    opt: tuple[int | str, ...]
+    max: tuple[int | str, ...]
+
+
+class ConversionTolerance(Value):
+    """How far a converted model may be from its export on the example: |difference| <= absolute +
+    relative x |export's|."""
+
+    absolute: float = Field(ge=0)
+    relative: float = Field(ge=0)
+
+
+class Conversion(Value):
+    """What converting a variant needs beside its export."""
+
+    workspace_bytes: PositiveInt | None = None
+    shapes: dict[str, ShapeRange] = Field({})
+    tolerance: ConversionTolerance | None = None
 
 
 class ServingDefaults(Value):
@@ -50,16 +99,26 @@ class ServingDefaults(Value):
     preferred_batch_sizes: tuple[PositiveInt, ...]
     max_queue_delay_us: int = Field(ge=0)
     instances: tuple[PositiveInt, ...] = Field((1,), min_length=1)
+    protocol: Literal["grpc"] = "grpc"
+    cuda_graph: bool = False
     load_timeout_s: PositiveInt
 
 
-class OfflineDefaults(Value):
+class LoadDefaults(Value):
+    """What a load plan of either scenario may set."""
+
+    shared_memory: Literal["none", "system"] = "system"
+    request_count: PositiveInt = 50
+    warm_up: bool = True
+
+
+class OfflineDefaults(LoadDefaults):
     """Offline points: batch sizes at concurrency 1."""
 
     batch_sizes: tuple[PositiveInt, ...] = Field(min_length=1)
 
 
-class OnlineDefaults(Value):
+class OnlineDefaults(LoadDefaults):
     """Online points: concurrencies at one client batch."""
 
     client_batch: PositiveInt
@@ -73,10 +132,11 @@ class Variant(Value):
     sources: tuple[Source, ...] = ()
     samples: PositiveInt
     step_timeout_s: PositiveInt = 1800
+    convert: Conversion = Conversion()
     serving: ServingDefaults
     offline: OfflineDefaults
     online: OnlineDefaults
-    metric: Metric
+    metric: Metric | None = None
 
     @model_validator(mode="after")
     def _fits(self) -> Variant:
@@ -96,28 +156,23 @@ class ModelSpec(Value):
 
     name: str
     description: str
-    framework: Literal["torch"]
+    framework: Framework
     requires: tuple[str, ...]
     opset: PositiveInt
     inputs: tuple[Tensor, ...] = Field(min_length=1)
     outputs: tuple[Tensor, ...] = Field(min_length=1)
     formats: dict[Format, FormatSpec]
-    tolerances: dict[Precision, Tolerance]
+    tolerances: dict[Precision, Tolerances]
     variants: dict[str, Variant]
 
     @model_validator(mode="after")
     def _complete(self) -> ModelSpec:
         used = {p for f in self.formats.values() for p in f.precisions}
-        for missing in sorted(used - set(self.tolerances)):
-            raise ValueError(f"tolerances: no entry for precision {missing!r}, which formats use")
+        problem = _wrong_formats(self) or _wrong_tolerances(self, used)
         for name, variant in self.variants.items():
-            for axis in (a for t in (*self.inputs, *self.outputs) for a in t.shape[1:]):
-                if isinstance(axis, str) and not isinstance(variant.parameters.get(axis), int):
-                    raise ValueError(
-                        f"variants.{name}.parameters.{axis}: a whole number, for it is an axis (free: -1)"
-                    )
-            for missing in sorted(used - set(variant.metric.drop)):
-                raise ValueError(f"variants.{name}.metric.drop: no entry for precision {missing!r}")
+            problem = problem or _wrong_variant(self, f"variants.{name}", variant, used)
+        if problem:
+            raise ValueError(problem)
         return self
 
     def interface(self, parameters: dict[str, Scalar]) -> Interface:
@@ -154,36 +209,35 @@ def _axis(axis: int | str, parameters: dict[str, Scalar]) -> int:
     return axis if isinstance(axis, int) else int(parameters[axis])
 
 
-def load_yaml(path: Path, kind: type[SpecT]) -> SpecT:
-    """Read one YAML file as `kind`.
-
-    Raises:
-        UserError: not readable, not YAML, or a key or type is wrong: file, key, what was expected.
-    """
-    try:
-        data: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read: {error}") from error
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none
-        raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(data, dict):
-        raise UserError(f"{path}: expected a mapping of keys, found {type(data).__name__}")
-    try:
-        return kind.model_validate(data)
-    except ValidationError as error:
-        raise UserError(f"{path}: {explain(error, kind)}") from error
+def _wrong_formats(spec: ModelSpec) -> str | None:
+    known = EXPORTS[spec.framework]
+    for name, entry in spec.formats.items():
+        if entry.export not in known:
+            return f"formats.{name}.export: {spec.framework} exports {', '.join(known)}, not {entry.export}"
+    return None
 
 
-def explain(error: ValidationError, kind: type[Value]) -> str:
-    """A pydantic error as `key: what was expected (found ...)`, entries parted by `; `."""
-    entries = []
-    for item in error.errors():
-        where = ".".join(map(str, item["loc"])) or kind.__name__
-        if item["type"] == "extra_forbidden":
-            entries.append(f"{where}: no such key; take it out or correct its spelling")
-        elif item["type"] == "missing":
-            entries.append(f"{where}: this key is required")
-        else:
-            found = "" if isinstance(item["input"], dict) else f" (found {item['input']!r})"
-            entries.append(f"{where}: {item['msg']}{found}")
-    return "; ".join(entries)
+def _wrong_tolerances(spec: ModelSpec, used: set[Precision]) -> str | None:
+    for missing in sorted(used - set(spec.tolerances)):
+        return f"tolerances: no entry for precision {missing!r}, which formats use"
+    outputs = {t.name for t in spec.outputs}
+    for precision, tolerance in spec.tolerances.items():
+        for strange in sorted(set(tolerance.outputs) - outputs):
+            return f"tolerances.{precision}.outputs.{strange}: no such output"
+    return None
+
+
+def _wrong_variant(spec: ModelSpec, where: str, variant: Variant, used: set[Precision]) -> str | None:
+    named = {t.name: t for t in spec.inputs}
+    axes = [axis for t in (*spec.inputs, *spec.outputs) for axis in t.shape[1:]]
+    for name, shapes in variant.convert.shapes.items():
+        for shape in (shapes.min, shapes.opt, shapes.max):
+            if name not in named or len(shape) != len(named[name].shape):
+                return f"{where}.convert.shapes.{name}: {list(shape)} fits no input of that name"
+            axes += shape
+    for axis in axes:
+        if isinstance(axis, str) and not isinstance(variant.parameters.get(axis), int):
+            return f"{where}.parameters.{axis}: a whole number, for it is an axis (free: -1)"
+    for missing in sorted(used - set(variant.metric.drop if variant.metric else used)):
+        return f"{where}.metric.drop: no entry for precision {missing!r}"
+    return None

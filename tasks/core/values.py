@@ -10,8 +10,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
-Format = Literal["ts-trace", "onnx"]
-ExportFormat = Literal["ts-trace", "onnx"]
+Format = Literal["ts-trace", "ts-script", "onnx", "tf-savedmodel"]
+ExportFormat = Literal["ts-trace", "ts-script", "onnx", "tf-savedmodel"]
+Framework = Literal["torch", "tensorflow"]
 Precision = Literal["fp32", "fp16"]
 Scenario = Literal["offline", "online"]
 Generator = Literal["perf_analyzer", "client"]
@@ -62,7 +63,11 @@ class Interface(Value):
 
 
 class Product(Value):
-    """What is built: each stage's key holds those of these fields that it reads."""
+    """What is built: each stage's key holds those of these fields that it reads.
+
+    With random weights nothing is prepared: the plug-in's network and data are seeded, so no metric means
+    anything.
+    """
 
     model: str
     variant: str
@@ -73,8 +78,9 @@ class Product(Value):
     precision: Precision
     accelerator: Literal["none"] = "none"
     opset: PositiveInt | None = None
-    torch_jit: Literal["none", "trace"] = "none"
+    torch_jit: Literal["none", "trace", "script"] = "none"
     triton_release: str
+    random_weights: bool = False
 
 
 class Serving(Value):
@@ -88,6 +94,7 @@ class Serving(Value):
     device_kind: Literal["cpu", "gpu"] = "cpu"
     backend: Literal["native", "hosted"] = "hosted"
     protocol: Literal["grpc"] = "grpc"
+    cuda_graph: bool = False
     load_timeout_s: PositiveInt = 100
 
 
@@ -100,6 +107,7 @@ class LoadPlan(Value):
     shared_memory: Literal["none", "system"] = "system"
     input_data: Literal["samples"] = "samples"
     request_count: PositiveInt = 50
+    warm_up: bool = True
     generator: Generator
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from tasks.core.values import Format, Interface
-from tasks.formats import onnx, ts_trace
+from tasks.formats import onnx, tf_savedmodel, ts_script, ts_trace
 
 
 class FormatModule(Protocol):
@@ -26,4 +26,9 @@ class FormatModule(Protocol):
         """Why Triton's own backend could not serve this interface, if it could not."""
 
 
-FORMATS: dict[Format, FormatModule] = {"ts-trace": ts_trace, "onnx": onnx}
+FORMATS: dict[Format, FormatModule] = {
+    "ts-trace": ts_trace,
+    "ts-script": ts_script,
+    "onnx": onnx,
+    "tf-savedmodel": tf_savedmodel,
+}

@@ -6,7 +6,7 @@ import re
 
 from tasks.core.values import Interface
 
-CONVERT_STEP = "convert_ts_trace"
+CONVERT_STEP = "convert_torchscript"
 LIBRARIES: tuple[str, ...] = ("torch",)
 FILE = "model.pt"
 NATIVE_BACKEND = "pytorch"

@@ -21,6 +21,7 @@ class Point(Value):
     concurrency: int
     request_count: int
     shared_memory: str
+    warm_up: bool
 
 
 class Window(Value):

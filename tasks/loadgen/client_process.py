@@ -23,7 +23,7 @@ from tritonclient.grpc import service_pb2 as pb
 
 from tasks.loadgen.base import MAX_WINDOWS, STABLE_WINDOWS, WINDOW_S, Measurement, Window, stable
 from tasks.loadgen.client import VERSION, Order
-from tasks.loadgen.regions import Messages, shared_messages
+from tasks.loadgen.regions import DISTINCT_REQUESTS, Messages, shared_messages
 from tasks.loadgen.requests import Samples, output_sizes, server_config
 
 WARM_UP_REQUESTS = 5
@@ -50,13 +50,14 @@ def main() -> None:
 
 
 def _messages(order: Order, client: Any, stack: ExitStack) -> Messages:
-    """The request messages of each worker, after a few plain requests that warm this batch up."""
+    """The request messages of each worker, after plain requests that warm this batch up, if wanted."""
     endpoint, point = order.target.endpoint, order.point
     samples = Samples.read(order.target.samples, server_config(client, endpoint.model))
     first = samples.batch(0, point.batch).inputs()
-    for _ in range(WARM_UP_REQUESTS):
-        result = client.infer(endpoint.model, first)
-    outputs = output_sizes(result)
+    for _ in range(WARM_UP_REQUESTS if point.warm_up else 0):
+        client.infer(endpoint.model, first)
+    distinct = DISTINCT_REQUESTS * point.batch
+    outputs = output_sizes(client, endpoint.model, samples, point.batch, distinct)
     return stack.enter_context(shared_messages(client, order, samples, outputs))
 
 

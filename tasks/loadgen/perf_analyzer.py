@@ -31,6 +31,7 @@ from tasks.loadgen.requests import Samples, output_sizes, server_config
 
 VERSION = install.VERSION
 DISTINCT_SAMPLES = 64
+WARM_UP_REQUESTS = 5
 PASS = re.compile(r"Pass \[\d+\] throughput: ([\d.e+]+) infer/sec\. Avg latency: (\d+) usec")
 REQUESTS = re.compile(r"^\s*Request count: (\d+)", re.MULTILINE)
 COLUMNS = {
@@ -87,18 +88,19 @@ def measure(point: Point, target: Target, site: Site) -> Measurement:
 
 
 def _warm_up(point: Point, target: Target, folder: Path) -> Warm:
-    """Write the input data and send this batch a few times."""
+    """Write the input data and send this batch a few times, or once where no warm-up is wanted."""
     endpoint = target.endpoint
     with triton.InferenceServerClient(endpoint.grpc_url) as client:
         samples = Samples.read(target.samples, server_config(client, endpoint.model))
         samples.write_perf_analyzer(folder / "inputs.json", DISTINCT_SAMPLES)
         inputs = samples.batch(0, point.batch).inputs()
         fastest = math.inf
-        for _ in range(5):
+        for _ in range(WARM_UP_REQUESTS if point.warm_up else 1):
             start = time.perf_counter()
-            result = client.infer(endpoint.model, inputs, client_timeout=timeout_s(point, target))
+            client.infer(endpoint.model, inputs, client_timeout=timeout_s(point, target))
             fastest = min(fastest, (time.perf_counter() - start) * 1e3)
-    return Warm(request_ms=fastest, inputs=tuple(samples.arrays), outputs=output_sizes(result))
+        outputs = output_sizes(client, endpoint.model, samples, point.batch, DISTINCT_SAMPLES)
+    return Warm(request_ms=fastest, inputs=tuple(samples.arrays), outputs=outputs)
 
 
 def _run(point: Point, target: Target, site: Site, folder: Path, warm: Warm, *, counted: bool) -> Measurement:
@@ -143,7 +145,7 @@ def _once(
             "--shared-memory",
             "system",
             "--output-shared-memory-size",
-            str(2 * max(warm.outputs.values())),
+            str(max(warm.outputs.values())),
         ]
     try:
         proc.run(args, log_path=log_path, timeout_s=timeout_s(point, target))

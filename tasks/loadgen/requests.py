@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tritonclient.grpc as triton
+from tritonclient.grpc import model_config_pb2 as pb
 from tritonclient.utils import triton_to_np_dtype
 
-Array = np.ndarray[Any, Any]
-Arrays = dict[str, Array]
+from tasks.arrays import Arrays
 
 ANSWER_S = 30.0
 
@@ -72,7 +73,20 @@ def server_config(client: Any, model: str) -> str:
     return json.dumps(client.get_model_config(model, as_json=True, client_timeout=ANSWER_S)["config"])
 
 
-def output_sizes(result: Any) -> dict[str, int]:
-    """Bytes of each output of a response."""
-    names = [output.name for output in result.get_response().outputs]
-    return {name: result.as_numpy(name).nbytes for name in names}
+def output_sizes(client: Any, model: str, samples: Samples, batch: int, distinct: int) -> dict[str, int]:
+    """Bytes that each output of a batch may take: as the config says or, where an axis depends on the
+    data, as much for every sample as the largest answer among the first `distinct` ones."""
+    outputs = client.get_model_config(model, client_timeout=ANSWER_S).config.output
+    if all(axis > 0 for output in outputs for axis in output.dims):
+        return {o.name: batch * math.prod(o.dims) * _item_bytes(o.data_type) for o in outputs}
+    largest: dict[str, int] = {}
+    for index in range(min(distinct, len(samples))):
+        result = client.infer(model, samples.batch(index, 1).inputs(), client_timeout=ANSWER_S)
+        for name in (output.name for output in result.get_response().outputs):
+            largest[name] = max(largest.get(name, 0), result.as_numpy(name).nbytes)
+    return {name: batch * size for name, size in largest.items()}
+
+
+def _item_bytes(data_type: int) -> int:
+    name = pb.DataType.Name(data_type).removeprefix("TYPE_")
+    return int(np.dtype(triton_to_np_dtype(name)).itemsize)

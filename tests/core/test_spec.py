@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from tasks.core.errors import UserError
-from tasks.core.spec import GpuProfile, ModelSpec, load_yaml
+from tasks.core.spec import GpuProfile, ModelSpec
+from tasks.core.yaml_files import load_yaml
 
 
 def message_of(path: Path, data: object) -> str:
@@ -55,12 +56,16 @@ def test_complete_file_is_read(path: Path, model_data: dict[str, Any], spec: Mod
         ("opset", "new", "opset: Input should be a valid integer"),
         ("opset", "new", "(found 'new')"),
         ("opset", 0, "opset: Input should be greater than 0 (found 0)"),
-        ("framework", "jax", "framework: Input should be 'torch' (found 'jax')"),
+        ("framework", "jax", "framework: Input should be 'torch' or 'tensorflow' (found 'jax')"),
         ("inputs", [], "inputs: "),
         ("inputs.0.dtype", "int", "inputs.0.dtype: Input should be 'bool', 'uint8'"),
         ("inputs.0.shape", [], "inputs.0.shape: "),
         ("formats.trt", {"export": "onnx", "precisions": ["fp32"]}, "formats.trt"),
-        ("formats.trt", {"export": "onnx", "precisions": ["fp32"]}, "should be 'ts-trace' or 'onnx'"),
+        (
+            "formats.trt",
+            {"export": "onnx", "precisions": ["fp32"]},
+            "'onnx' or 'tf-savedmodel' (found 'trt')",
+        ),
         ("formats.onnx.precisions", ["fp8"], "formats.onnx.precisions.0: Input should be 'fp32'"),
         ("tolerances.fp32.absolute", 0, "tolerances.fp32.absolute: Input should be greater than 0"),
         ("tolerances.fp32.absolute", float("nan"), "tolerances.fp32.absolute: "),

@@ -95,13 +95,15 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 
 
 @pytest.fixture(scope="session")
-def make_command(api: Api, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Command]:
-    """`servegrid` on a folder of models, with an empty store and no results."""
+def make_command(api: Api, store: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Command]:
+    """`servegrid` on a folder of models, without results, with the tests' shared store or one of its own."""
 
-    def make(models: Path) -> Command:
+    def make(models: Path, *, own_store: bool = False) -> Command:
         root = tmp_path_factory.mktemp("site")
         home = root / "home"
         home.mkdir()
+        if not own_store:
+            (home / "store").symlink_to(store)
         for tool in ("tritonserver", "perf-analyzer"):
             if (default_site().home / tool).exists():
                 (home / tool).symlink_to(default_site().home / tool)
@@ -128,5 +130,5 @@ def plugins(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def command(make_command: Callable[[Path], Command], plugins: Path) -> Command:
+def command(make_command: Callable[..., Command], plugins: Path) -> Command:
     return make_command(plugins)

@@ -40,6 +40,12 @@ with tags(sys.argv[1]):
 
 
 @pytest.fixture
+def command(make_command: Callable[..., Any], plugins: Path) -> Any:
+    """A command with a store of its own: what is in it is damaged, and says what was built."""
+    return make_command(plugins, own_store=True)
+
+
+@pytest.fixture
 def rebuilt(command: Any, api: Any) -> Callable[..., list[str]]:
     """Build the ONNX cell of tiny_mlp; the stages whose task run was not `Cached`."""
 

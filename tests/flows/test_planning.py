@@ -20,7 +20,8 @@ from tasks.servers import SERVERS
 def site(tmp_path: Path) -> Site:
     """A host with two models, two profiles, and nothing installed."""
     spec = yaml.safe_load((ROOT / "models" / "bert_large_qa" / "model.yaml").read_text())
-    for name, changes in {"bert": {}, "other": {"requires": ["torch", "no-such-distribution"]}}.items():
+    absent = {"requires": ["torch", "no-such-distribution"]}
+    for name, changes in {"bert": {}, "another": {}, "other": absent}.items():
         (tmp_path / "models" / name).mkdir(parents=True)
         text = yaml.safe_dump(spec | {"name": name} | changes)
         (tmp_path / "models" / name / "model.yaml").write_text(text)
@@ -39,11 +40,45 @@ def site(tmp_path: Path) -> Site:
 
 
 def test_plan_has_the_cells_of_every_model_in_order(site: Site) -> None:
-    found = plan(SweepOptions(models=("other", "bert"), formats=("onnx",)), site)
+    found = plan(SweepOptions(models=("another", "bert"), formats=("onnx",)), site)
     names = [cell.name for entry in found for cell in entry.plan.cells]
-    assert names == [f"{model}-tiny-onnx-{p}" for model in ("other", "bert") for p in ("fp32", "fp16")]
-    assert [entry.plugin.folder for entry in found] == [site.models / "other", site.models / "bert"]
+    assert names == [f"{model}-tiny-onnx-{p}" for model in ("another", "bert") for p in ("fp32", "fp16")]
+    assert [entry.plugin.folder for entry in found] == [site.models / "another", site.models / "bert"]
     assert {entry.profile.name for entry in found} == {"cpu"}
+
+
+def test_missing_library_ends_the_cells_of_the_models_that_want_it(site: Site) -> None:
+    other, bert = plan(SweepOptions(models=("other", "bert")), site)
+    assert (len(other.plan.cells), len(bert.plan.cells)) == (0, 4)
+    reasons = {entry.reason for entry in other.plan.excluded}
+    assert reasons == {
+        "not installed: no-such-distribution; in the checkout run `pip install no-such-distribution`"
+    }
+
+
+def test_random_weights_and_limits_are_in_the_cells(site: Site) -> None:
+    options = SweepOptions(
+        models=("bert",),
+        variant="full",
+        random_weights=True,
+        max_batch_size=8,
+        max_concurrency=2,
+        request_count=5,
+    )
+    cell = plan(options, site)[0].plan.cells[0]
+    assert cell.product.random_weights
+    assert (cell.static.max_batch_size, cell.dynamic.preferred_batch_sizes) == (8, (8,))
+    assert (cell.offline.batch_sizes, cell.online.concurrency) == ((1, 8), (1, 2))
+    assert (cell.offline.request_count, cell.online.request_count) == (5, 5)
+
+
+def test_random_weights_want_no_files(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SERVERS["embedded"], "problems", lambda site: [])
+    options = SweepOptions(models=("bert",), variant="full")
+    with pytest.raises(UserError, match=r"(?s)bert_large_qa\.pt.*or give --random-weights"):
+        preflight(options, plan(options, site)[0], site)
+    options = options.model_copy(update={"random_weights": True})
+    preflight(options, plan(options, site)[0], site)
 
 
 def test_plan_passes_on_what_was_chosen(site: Site) -> None:
@@ -102,14 +137,13 @@ def test_client_that_is_asked_for_is_chosen(site: Site) -> None:
 
 
 def test_everything_that_is_missing_is_told_at_once(site: Site) -> None:
-    options = SweepOptions(models=("other",), profile="card")
+    options = SweepOptions(models=("bert",), profile="card")
     with pytest.raises(UserError) as caught:
         preflight(options, plan(options, site)[0], site)
     first, *problems = str(caught.value).splitlines()
     assert first == "this host is not ready:"
     assert any("tritonserver" in p for p in problems)
     assert "  profile 'card': this host has no Card 9000" in problems
-    assert any("not installed: no-such-distribution" in p and "pip install" in p for p in problems)
     assert not site.home.exists()
 
 
@@ -118,17 +152,6 @@ def test_host_that_has_the_profiles_device_is_not_blamed_for_it(site: Site) -> N
     with pytest.raises(UserError) as caught:
         preflight(options, plan(options, site)[0], site)
     assert "this host has no" not in str(caught.value)
-
-
-def test_libraries_of_formats_that_no_cell_uses_are_not_wanted(site: Site) -> None:
-    options = SweepOptions(models=("other",), precisions=("fp16",), profile="card")
-    path = site.profiles / "card.yaml"
-    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"precisions": ["fp32"]}))
-    model = plan(options, site)[0]
-    assert model.plan.cells == ()
-    with pytest.raises(UserError) as caught:
-        preflight(options, model, site)
-    assert "onnx" not in str(caught.value).replace(".[torch,onnx]", "")
 
 
 def test_every_file_that_a_variant_wants_is_named_with_where_to_get_it(site: Site) -> None:

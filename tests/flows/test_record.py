@@ -18,22 +18,28 @@ from tasks.core.plugins import load_model, load_profile
 from tasks.core.results import Writer, read
 from tasks.core.site import ROOT
 from tasks.core.values import ArtifactRef, Cell, Endpoint
-from tasks.correctness import Correctness, TensorMatch
+from tasks.correctness import Correctness, Scores
 from tasks.loadgen.base import Measurement, Window
+from tasks.matching import TensorMatch
 from tasks.performance import MeasuredPoint, PartlyMeasuredError
 
 CORRECT = Correctness(
     tensors=(
-        TensorMatch(output="start", largest_difference=0.01, least_cosine=0.9999),
-        TensorMatch(output="end", largest_difference=0.02, least_cosine=0.9998),
+        TensorMatch(output="s", largest_difference=0.01, excess=0, least_cosine=0.9999, agreement=None),
+        TensorMatch(output="e", largest_difference=0.02, excess=0, least_cosine=0.9998, agreement=None),
+        TensorMatch(output="n", largest_difference=0.0, excess=0, least_cosine=None, agreement=1.0),
     ),
-    metric="f1",
-    framework=0.9,
-    served=0.875,
-    blind=0.1,
-    metrics={"f1": 0.875, "exact_match": 0.8},
-    invariance=0.001,
-    failures=(),
+    scores=Scores(
+        metric="f1",
+        framework=0.9,
+        served=0.875,
+        blind=0.1,
+        drop=0.025,
+        all={"f1": 0.875, "exact_match": 0.8},
+    ),
+    invariance=(
+        TensorMatch(output="s", largest_difference=0.001, excess=0, least_cosine=1.0, agreement=None),
+    ),
 )
 ENDPOINT = Endpoint(
     grpc_url="127.0.0.1:1",

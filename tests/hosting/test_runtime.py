@@ -98,9 +98,10 @@ def get_dataloader_fn():
 BUILD = """
 import sys
 from pathlib import Path
-from tasks.child.torch_steps import convert_ts_trace, export
+from tasks.child.framework_steps import export
+from tasks.child.torch_steps import convert_torchscript
 from tasks.core.build import Job
-for step, path in zip((export, convert_ts_trace), sys.argv[1:], strict=True):
+for step, path in zip((export, convert_torchscript), sys.argv[1:], strict=True):
     step(Job.model_validate_json(Path(path).read_text()))
 """
 
@@ -116,8 +117,9 @@ def test_the_artifact_is_served_without_the_plug_in_that_made_it(
     (plugin / "dataloader.py").write_text(LOADER)
     (folders["prepared"] / "parameters.json").write_text("{}")
     io = interface([("x", "float32", (-1, 4))], [("y", "float32", (-1, 4))])
-    fields = {"interface": io.model_dump(), "parameters": {}, "format": "ts-trace", "precision": "fp32"}
-    jobs = {"export": "exported", "convert_ts_trace": "converted"}
+    fields = {"framework": "torch", "interface": io.model_dump(), "parameters": {}, "format": "ts-trace"}
+    fields |= {"precision": "fp32", "tolerance": None}
+    jobs = {"export": "exported", "convert_torchscript": "converted"}
     for step, output in jobs.items():
         job = Job(step=step, fields=fields, inputs=folders, plugin=plugin, output=folders[output])
         (tmp_path / step).write_text(job.model_dump_json())

@@ -17,7 +17,7 @@ from tasks.core.values import Generator
 from tasks.loadgen import GENERATORS
 from tasks.loadgen.base import STABLE_WINDOWS, Measurement, Point, Target
 
-POINT = Point(batch=2, concurrency=3, request_count=50, shared_memory="system")
+POINT = Point(batch=2, concurrency=3, request_count=50, shared_memory="system", warm_up=True)
 COMPONENTS = (
     "client_send_ms",
     "network_server_send_recv_ms",

@@ -16,7 +16,7 @@ from tasks.loadgen.base import Measurement, Point, Window
 
 DATA = Path(__file__).parent / "data"
 """Three windows of a hosted identity at batch 4, concurrency 2; runs that gave up after 2 and 4."""
-RECORDED = Point(batch=4, concurrency=2, request_count=50, shared_memory="system")
+RECORDED = Point(batch=4, concurrency=2, request_count=50, shared_memory="system", warm_up=True)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -335,10 +335,8 @@ sys.argv[1] = str(folder)
 
 
 @pytest.fixture(scope="session")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny")
-    finish(start(PREPARE, folder, "{}"))
-    return folder
+def tiny(prepared: Callable[[str], Path]) -> Path:
+    return prepared("bert_large_qa")
 
 
 def test_tiny_answers_questions_on_text_it_never_saw(tiny: Path) -> None:

@@ -1,0 +1,69 @@
+"""A plug-in's network in TensorFlow."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from tasks.arrays import Arrays
+from tasks.child.framework_steps import answers
+from tasks.child.plugin_steps import arguments
+from tasks.child.plugin_steps import load as load_file
+from tasks.core.build import Job
+from tasks.core.values import Interface
+
+
+class TensorFlowNetwork:
+    """A Keras model, and the call that takes and gives tensors by the interface's names."""
+
+    def __init__(self, model: keras.Model, call: Callable[..., Any], interface: Interface) -> None:
+        self.model = model
+        names = [tensor.name for tensor in interface.outputs]
+        by_name = set(inspect.signature(call).parameters) >= {t.name for t in interface.inputs}
+        specs = [
+            tf.TensorSpec([None if axis == -1 else axis for axis in t.shape], t.dtype, name=t.name)
+            for t in interface.inputs
+        ]
+
+        @tf.function(input_signature=specs)  # type: ignore[untyped-decorator]  # it has no types
+        def serve(*tensors: Any) -> dict[str, Any]:
+            x = dict(zip((spec.name for spec in specs), tensors, strict=True))
+            found = answers(call(**x) if by_name else call(x), names)
+            return {name: tf.identity(value, name=name) for name, value in found.items()}
+
+        self.serve, self.specs = serve, specs
+
+    def run(self, x: Arrays) -> Arrays:
+        """One call; arrays by tensor name in and out."""
+        found = self.serve(*(tf.constant(x[spec.name]) for spec in self.specs))
+        return {name: value.numpy() for name, value in found.items()}
+
+    def export(self, job: Job, x: Arrays) -> None:
+        """Write `model.savedmodel` or `model.onnx`."""
+        if job.fields["format"] == "onnx":
+            self._export_onnx(job)
+        else:
+            archive = keras.export.ExportArchive()
+            archive.track(self.model)
+            archive.add_endpoint("serving_default", self.serve)
+            archive.write_out(str(job.output / "model.savedmodel"), verbose=False)
+
+    def _export_onnx(self, job: Job) -> None:
+        import onnx
+        import tf2onnx
+
+        graph, _ = tf2onnx.convert.from_function(
+            self.serve, input_signature=self.specs, opset=job.fields["opset"]
+        )
+        onnx.save(graph, str(job.output / "model.onnx"))
+
+
+def load(job: Job, interface: Interface) -> TensorFlowNetwork:
+    """The Keras model and the call of model.py's `get_model`."""
+    make = load_file(job, "model.py").get_model
+    model, call = make(**arguments(job, make))
+    return TensorFlowNetwork(model, call, interface)

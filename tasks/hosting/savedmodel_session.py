@@ -1,0 +1,26 @@
+"""TensorFlow SavedModel session of the hosted runtime."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+Array = np.ndarray[Any, Any]
+
+
+class Session:
+    """The default signature of `model.savedmodel` on one device."""
+
+    def __init__(self, artifact: Path, kind: str) -> None:
+        if kind == "GPU" and not tf.config.list_physical_devices("GPU"):
+            raise RuntimeError("TensorFlow sees no GPU: is a tensorflow build with CUDA installed?")
+        if kind == "CPU":
+            tf.config.set_visible_devices([], "GPU")
+        self._model = tf.saved_model.load(str(artifact / "model.savedmodel"))  # it owns the variables
+        self._call = self._model.signatures["serving_default"]
+
+    def run(self, inputs: dict[str, Array]) -> dict[str, Array]:
+        """One batch; arrays by tensor name, batch first."""
+        answer = self._call(**{name: tf.constant(array) for name, array in inputs.items()})
+        return {name: value.numpy() for name, value in answer.items()}
