@@ -32,7 +32,9 @@ app = typer.Typer(
 console = Console()
 INTERRUPTED = 128 + signal.SIGINT
 
-Models = Annotated[list[str] | None, typer.Option("--model", help="A folder below models/; may be repeated.")]
+Models = Annotated[
+    list[str] | None, typer.Option("--model", help="A folder below models/, or `all`; may be repeated.")
+]
 Variant = Annotated[str, typer.Option(help="`full` is the published size, `tiny` runs on a laptop CPU.")]
 Profile = Annotated[str, typer.Option(help="A file below gpu_profiles/.")]
 Formats = Annotated[list[str] | None, typer.Option("--format", help="Only this format; may be repeated.")]

@@ -9,7 +9,7 @@ from pydantic import Field
 from tasks.core.environment import extras, matches, missing
 from tasks.core.errors import UserError, unknown
 from tasks.core.matrix import Limits, Plan, Selection, expand
-from tasks.core.plugins import Plugin, load_model, load_profile
+from tasks.core.plugins import Plugin, known_models, load_model, load_profile
 from tasks.core.site import Site
 from tasks.core.spec import GpuProfile
 from tasks.core.values import Excluded, Generator, Value
@@ -19,11 +19,15 @@ from tasks.loadgen import GENERATORS
 from tasks.prepare import check_sources
 from tasks.servers import SERVERS
 
+ALL = "all"
+
 
 class SweepOptions(Value):
     """What to qualify. Empty lists of formats and precisions mean all that the model lists."""
 
-    models: tuple[str, ...] = Field(("bert_large_qa",), min_length=1, description="Folders below models/")
+    models: tuple[str, ...] = Field(
+        ("bert_large_qa",), min_length=1, description="Folders below models/; `all` is every one"
+    )
     variant: str = Field("tiny", description="`full` is the published size, `tiny` runs on a laptop CPU")
     profile: str = Field("cpu", description="A file below gpu_profiles/")
     formats: tuple[str, ...] = Field((), description="Only these serving formats")
@@ -73,7 +77,7 @@ def plan(options: SweepOptions, site: Site) -> tuple[ModelPlan, ...]:
     generator = choose_generator(options, site)
     profile = load_profile(site.profiles, options.profile)
     found = []
-    for name in options.models:
+    for name in known_models(site.models) if options.models == (ALL,) else options.models:
         plugin = load_model(site.models, name)
         cells = expand(
             plugin.spec,

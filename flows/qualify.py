@@ -123,7 +123,7 @@ def measure_cell(
     repository = at.logs.parent / "repositories" / cell.name
     configured = configure(cell, built.converted, repository, at)
     log_path = at.logs / f"{cell.name}.tritonserver.log"
-    with server(provider, at.site, repository, log_path) as running:
+    with server(provider, at.site, repository, log_path) as running, record.memory_of(running.pid):
         # Accuracy is proven through the dynamic batcher, so that serving comes first.
         endpoint = deploy(running, configured, cell.dynamic, built.samples, at)
         record.endpoint = endpoint

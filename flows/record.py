@@ -15,6 +15,7 @@ from tasks.baseline import Baseline
 from tasks.core.clock import collecting
 from tasks.core.environment import Host
 from tasks.core.errors import StepError, UnsupportedError
+from tasks.core.memory import peak_bytes
 from tasks.core.results import (
     Row,
     Verdict,
@@ -57,6 +58,7 @@ class Record:
         default_factory=list
     )
     endpoint: Endpoint | None = None
+    server_peak_bytes: int | None = None
     outcome: Outcome | None = None
 
     @contextmanager
@@ -72,6 +74,15 @@ class Record:
             raise
         finally:
             self.measured.append((plan, serving, endpoint, tuple(points)))
+
+    @contextmanager
+    def memory_of(self, server_pid: int) -> Iterator[None]:
+        """Take down the server's peak memory when the block ends, however it ends."""
+        try:
+            yield
+        finally:
+            self.server_peak_bytes = peak_bytes(server_pid)
+            log.info("server: peak memory %.2f GB", self.server_peak_bytes / 1e9)
 
     def judge(self) -> Outcome:
         """The outcome of a cell whose stages all ran, and why."""
@@ -142,7 +153,8 @@ class Recorder:
             "server_s": server_s,
             "orchestration_s": wall - server_s - sum(stages.values()),
         }
-        size = {"artifact_bytes": record.artifact.size} if record.artifact else {}
+        size: Row = {"server_peak_bytes": record.server_peak_bytes}
+        size |= {"artifact_bytes": record.artifact.size} if record.artifact else {}
         found = _correctness(record.correctness) if record.correctness else {}
         if record.endpoint:
             found |= record.endpoint.model_dump(include={"server", "server_version", "backend"})

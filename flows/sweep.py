@@ -33,8 +33,8 @@ def sweep(options: SweepOptions = SweepOptions(), campaign: str | None = None) -
     for model in models:
         preflight(options, model, site)
     try:
-        for name in options.models:
-            qualify(options.model_copy(update={"models": (name,)}), folder.name)
+        for model in models:
+            qualify(options.model_copy(update={"models": (model.plugin.spec.name,)}), folder.name)
     finally:
         if (folder / "rows.jsonl").exists():
             report(folder)

@@ -10,7 +10,7 @@ from tasks.core.matrix import Selection, expand
 from tasks.core.plugins import load_model, load_profile, source_digests
 from tasks.core.site import ROOT
 
-MODELS = sorted(p.parent for p in (ROOT / "models").glob("*/model.yaml"))
+MODELS = sorted(p.parent for p in (ROOT / "models").glob("[!_]*/model.yaml"))
 PROFILES = sorted((ROOT / "gpu_profiles").glob("*.yaml"))
 
 

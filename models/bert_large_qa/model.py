@@ -1,4 +1,4 @@
-"""BERT for extractive question answering, from a published or a local checkpoint."""
+"""BERT for extractive question answering, from a published or a local checkpoint, or with random weights."""
 
 import json
 import pickle
@@ -12,6 +12,14 @@ MASKED = -10000.0  # added to the scores of padding, as in the published BERT co
 VOCAB_MULTIPLE = 8  # the published training code pads the vocabulary to this multiple (30522 -> 30528)
 WORD_EMBEDDINGS = "bert.embeddings.word_embeddings.weight"
 POOLER_KEYS = ("bert.pooler.dense_act.weight", "bert.pooler.dense_act.bias")  # published, unused by a QA head
+LARGE = {
+    "hidden_size": 1024,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "intermediate_size": 4096,
+    "vocab_size": 30528,
+}
+"""BERT-large, uncased (arXiv:1810.04805, section 3), its vocabulary padded as published."""
 PUBLISHED_DENSE, DENSE = ".intermediate.dense_act.", ".intermediate.dense."
 
 
@@ -38,13 +46,20 @@ class QuestionAnswering(torch.nn.Module):  # type: ignore[misc]
         return answer.start_logits, answer.end_logits
 
 
-def get_model(checkpoint: str, config_file: str) -> tuple[torch.nn.Module, dict[str, list[str]]]:
+def get_model(
+    checkpoint: str | None = None, config_file: str | None = None
+) -> tuple[torch.nn.Module, dict[str, list[str]]]:
     """Build the network of a BERT config file, load the checkpoint strictly, return it in eval mode.
 
     checkpoint: a torch.save file, {"model": state_dict} or a bare state_dict, with transformers' or the
-    published key names. Raises ValueError naming the file and the keys that are missing, unexpected or of
-    another shape.
+    published key names. Without the two files the network is BERT-large with seeded random weights.
+    Raises ValueError naming the file and the keys that are missing, unexpected or of another shape.
     """
+    names = {"inputs": ["input__0", "input__1", "input__2"], "outputs": ["output__0", "output__1"]}
+    if checkpoint is None or config_file is None:
+        torch.manual_seed(0)
+        network = BertForQuestionAnswering(BertConfig(**LARGE, attn_implementation="eager"))
+        return QuestionAnswering(network).eval(), names
     state = _read_state(checkpoint)
     settings = json.loads(Path(config_file).read_text(encoding="utf-8"))
     # Eager: ONNX Runtime fuses this form of attention; the sdpa form exports correctly but stays unfused.
@@ -55,7 +70,6 @@ def get_model(checkpoint: str, config_file: str) -> tuple[torch.nn.Module, dict[
     network = BertForQuestionAnswering(config)
     _check(state, network.state_dict(), checkpoint, config_file)
     network.load_state_dict(state)
-    names = {"inputs": ["input__0", "input__1", "input__2"], "outputs": ["output__0", "output__1"]}
     return QuestionAnswering(network).eval(), names
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import resource
 import sys
 from pathlib import Path
 
@@ -44,6 +45,8 @@ def main() -> int:
     except UnsupportedError as error:
         print(error, flush=True)
         return UNSUPPORTED_EXIT
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(f"peak memory {peak / 1e9:.2f} GB", flush=True)
     return 0
 
 

@@ -19,13 +19,18 @@ class Plugin(Value):
     folder: Path
 
 
+def known_models(models_dir: Path) -> list[str]:
+    """The names of the model folders; one that begins with `_` is none."""
+    return sorted(path.parent.name for path in models_dir.glob("[!_]*/model.yaml"))
+
+
 def load_model(models_dir: Path, name: str) -> Plugin:
     """The plug-in `models_dir/name`.
 
     Raises:
         UserError: no such model (with the nearest names), or its model.yaml is wrong.
     """
-    known = [p.parent.name for p in models_dir.glob("[!_]*/model.yaml")]
+    known = known_models(models_dir)
     if name not in known:
         raise unknown(f"model (in {models_dir})", name, known)
     folder = models_dir / name

@@ -91,7 +91,7 @@ CELLS: dict[str, pl.DataType] = {
         pl.Float64(),
     ),
     **dict.fromkeys(("least_cosine", "invariance"), pl.Float64()),
-    "artifact_bytes": pl.Int64(),
+    **dict.fromkeys(("artifact_bytes", "server_peak_bytes"), pl.Int64()),
     "stage_s": pl.String(),
     **dict.fromkeys(("wall_s", "server_s", "orchestration_s"), pl.Float64()),
 }

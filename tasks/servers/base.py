@@ -6,7 +6,8 @@ from tasks.core.values import Value
 
 
 class Running(Value):
-    """A server that has said it is ready. `shm_prefix` starts the names of its shared memory."""
+    """A server that has said it is ready. `shm_prefix` starts the names of its shared memory, `pid` is the
+    process whose end is the server's."""
 
     grpc_url: str
     http_url: str
@@ -14,3 +15,4 @@ class Running(Value):
     shm_prefix: str
     log: str
     provider: str
+    pid: int

@@ -100,6 +100,7 @@ def serve(site: Site, repository: Path, log_path: Path) -> Iterator[Running]:
                 shm_prefix=shm_prefix,
                 log=str(log_path),
                 provider="embedded",
+                pid=process.pid,
             )
         finally:
             if process.poll() is None:

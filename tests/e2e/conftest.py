@@ -19,7 +19,7 @@ import pytest
 from flows import local_server
 from tasks.core.site import ROOT, Site, default_site
 
-PLUGINS = ROOT / "tests" / "plugins"
+TEMPLATE = ROOT / "models" / "_template"
 
 
 @dataclass(frozen=True)
@@ -123,10 +123,12 @@ def make_command(api: Api, store: Path, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.fixture
 def plugins(tmp_path: Path) -> Path:
-    """A copy of the test plug-ins that a test may edit."""
-    target = tmp_path / "models"
-    shutil.copytree(PLUGINS, target)
-    return target
+    """A folder with one model, made from the template as a newcomer would; a test may edit it."""
+    model = tmp_path / "models" / "tiny_mlp"
+    shutil.copytree(TEMPLATE, model)
+    spec = model / "model.yaml"
+    spec.write_text(spec.read_text().replace("name: _template", "name: tiny_mlp"))
+    return model.parent
 
 
 @pytest.fixture

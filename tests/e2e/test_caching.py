@@ -87,7 +87,7 @@ def test_each_edit_rebuilds_exactly_the_stages_that_read_it(
     assert rebuilt() == [], "tolerance and threshold"
     edit(spec, "max_queue_delay_us: 1", "max_queue_delay_us: 100")
     assert rebuilt() == [], "serving"
-    edit(model / "metrics.py", '"""Accuracy."""', '"""Top-1 accuracy."""')
+    edit(model / "metrics.py", '"""The task metric: accuracy."""', '"""Top-1 accuracy."""')
     assert rebuilt() == [], "metrics.py"
 
     # The network changes what it computes.
@@ -105,7 +105,7 @@ def test_each_edit_rebuilds_exactly_the_stages_that_read_it(
     assert rebuilt() == ["profile_data", "reference", "baseline"], "sample count"
 
     # What prepare reads: its code, and the user's files.
-    edit(model / "prepare.py", '"""The true', '"""A true')
+    edit(model / "prepare.py", '"""Checkpoint', '"""Weights')
     assert rebuilt() == ["prepare"], "prepare.py, the same files"
     write_weights(command, 3.0)
     assert rebuilt() == STAGES, "checkpoint"

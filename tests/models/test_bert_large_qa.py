@@ -355,7 +355,7 @@ def test_tiny_data_is_real_squad(tiny: Path, plug_in: Any) -> None:
         assert example.context[begin : begin + len(text)] == text
         assert any(example.context in chapter for chapter in held_out)
     assert len({example.id for example in examples}) == len(examples)
-    loader = plug_in("dataloader").get_dataloader_fn(tiny / "dev.json", tiny / "vocab.txt", 64, 5000)
+    loader = plug_in("dataloader").get_dataloader_fn(64, 5000, tiny / "dev.json", tiny / "vocab.txt")
     ((ids, _, y_real),) = loader()
     assert len(ids) == len(examples), "a question does not fit in one window"
     assert (y_real["output__0"].sum(axis=1) == 1).all()

@@ -1,4 +1,4 @@
-"""The true classifier's weights, and points that it labels."""
+"""Checkpoint and data: the true classifier's weights, and points that it labels."""
 
 from pathlib import Path
 from typing import Any
@@ -7,7 +7,11 @@ import numpy as np
 
 
 def prepare(variant: str, output: Path, sources: Path, parameters: dict[str, Any]) -> dict[str, str]:
-    """`weights.npy` [3, 4] and `points.npz` with x [n, 4] and labels [n]."""
+    """`weights.npy` [3, 4] and `points.npz` with x [n, 4] and labels [n].
+
+    `full` reads the weights from the user's folder `sources`; `tiny` makes its own, seeded. What is
+    returned, parameter name -> file name, get_model and get_dataloader_fn receive as paths.
+    """
     rng = np.random.default_rng(0)
     weights = rng.normal(size=(3, 4)).astype(np.float32)
     if variant == "full":

@@ -1,4 +1,4 @@
-"""Accuracy."""
+"""The task metric: accuracy."""
 
 from typing import Any
 
@@ -17,4 +17,5 @@ class MetricsCalculator:
 
     @property
     def metrics(self) -> dict[str, float]:
+        """Metric name -> value; model.yaml names the one that gates."""
         return {"accuracy": self._right / self._count}
