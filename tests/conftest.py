@@ -6,6 +6,7 @@ subprocess.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -45,9 +46,15 @@ class Triton:
     ) -> str:
         """Write the repository of a hosted model and load it; dynamic, batches up to 8, unless told."""
         asked = {"batching": "dynamic", "max_batch_size": 8} | serving
-        write_repository(self.repository, name, format_, Serving.model_validate(asked), interface, artifact)
+        self.write(name, artifact, interface, format_=format_, serving=Serving.model_validate(asked))
         self.client.load_model(name)
         return name
+
+    def write(
+        self, name: str, artifact: Path, interface: Interface, *, serving: Serving, format_: Format = "onnx"
+    ) -> None:
+        """Write the repository of a model; it is not loaded."""
+        write_repository(self.repository, name, format_, serving, interface, artifact)
 
     def ask(self, model: str, x: Arrays, client: Any = None) -> Arrays:
         """One request with all tensors in the message."""
@@ -104,8 +111,10 @@ def _descendant(name: str, known: set[int]) -> psutil.Process:
 
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One artifact store for all tests that build models: a tiny variant is trained once."""
-    return tmp_path_factory.mktemp("store")
+    """One artifact store for all tests that build models: a tiny variant is trained once. A developer may
+    keep it between runs, in the folder that SERVEGRID_TEST_STORE names."""
+    kept = os.environ.get("SERVEGRID_TEST_STORE")
+    return Path(kept) if kept else tmp_path_factory.mktemp("store")
 
 
 @pytest.fixture(scope="session")

@@ -66,8 +66,10 @@ class TritonPythonModel:
             joined = {name: np.concatenate([arrays[name] for arrays in inputs]) for name in self._inputs}
             return self._split(self._session.run(joined), sizes)
         except Exception as error:
-            failure = pb_utils.TritonError(f"{type(error).__name__}: {error}")
-            return [pb_utils.InferenceResponse([], error=failure) for _ in requests]
+            # An error of its own for each: the backend frees it with its response, and one that several
+            # responses share takes the server down.
+            message = f"{type(error).__name__}: {error}"
+            return [pb_utils.InferenceResponse([], error=pb_utils.TritonError(message)) for _ in requests]
 
     def _read(self, request: Any) -> dict[str, Array]:
         return {

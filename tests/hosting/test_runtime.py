@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,25 @@ def test_a_request_that_raises_gets_the_error_and_the_next_one_works(server: Any
             server.ask(model, {"x": np.array([[3], [99]])})
         answer = server.ask(model, {"x": np.array([[3], [15]])})["y"]
         np.testing.assert_array_equal(answer, TABLE[[[3], [15]]])
+    server.client.unload_model(model)
+
+
+def test_every_request_of_a_batch_that_raises_gets_the_error(server: Any, lookup: Any) -> None:
+    model = server.load("batch_raises", *lookup, preferred_batch_sizes=[8], max_queue_delay_us=300_000)
+
+    def ask(index: int) -> str:
+        try:
+            server.ask(model, {"x": np.array([[index]])})
+        except InferenceServerException as error:
+            return str(error)
+        return "answered"
+
+    before = server.statistics(model).execution_count
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(ask, [99] * 8))
+    assert server.statistics(model).execution_count - before < 8  # some shared a batch
+    assert ["out of data bounds" in answer for answer in answers] == [True] * 8, answers
+    np.testing.assert_array_equal(server.ask(model, {"x": np.array([[3]])})["y"], TABLE[[[3]]])
     server.client.unload_model(model)
 
 

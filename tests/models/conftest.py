@@ -1,39 +1,86 @@
-"""What the tests of the model plug-ins share."""
+"""What the tests of the model plug-ins share: their tiny variants, built once in the tests' store."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import pytest
 
-from tasks import prepare
+from tasks import convert, export, prepare, profile_data, reference
 from tasks.core.build import Workplace, build
 from tasks.core.matrix import Selection, expand
-from tasks.core.plugins import load_model, load_profile
+from tasks.core.plugins import Plugin, load_model, load_profile
 from tasks.core.site import ROOT, Site, default_site
+from tasks.core.values import ArtifactRef, Cell
+
+
+@dataclass(frozen=True)
+class Tiny:
+    """One cell of a model's tiny variant; each artifact is built, or found, when it is first asked for."""
+
+    plugin: Plugin
+    cell: Cell
+    at: Workplace
+
+    @cached_property
+    def prepared(self) -> ArtifactRef:
+        request = prepare.request(self.plugin, self.cell.product, self.at.site)
+        return build(request, self.at, files={"sources": self.at.site.sources / self.plugin.spec.name})
+
+    @cached_property
+    def exported(self) -> ArtifactRef:
+        return build(export.request(self.plugin, self.cell.product, self.prepared), self.at)
+
+    @cached_property
+    def converted(self) -> ArtifactRef:
+        return build(convert.request(self.plugin, self.cell.product, self.exported), self.at)
+
+    @cached_property
+    def samples(self) -> ArtifactRef:
+        return build(profile_data.request(self.plugin, self.cell, self.prepared), self.at)
+
+    @cached_property
+    def reference(self) -> ArtifactRef:
+        return build(reference.request(self.plugin, self.cell, self.prepared, self.samples), self.at)
+
+    def folder(self, ref: ArtifactRef) -> Path:
+        return self.at.site.store.path(ref)
 
 
 @pytest.fixture(scope="session")
-def prepared(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The folder that a model's prepare.py made of its tiny variant, by way of the tests' shared store."""
-    root = tmp_path_factory.mktemp("prepared")
-    (root / "store").symlink_to(store)
-    site: Site = default_site().model_copy(update={"home": root, "models": ROOT / "models"})
+def tiny_cell(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Tiny]:
+    """The cell of a model, by default ONNX in fp32, on the CPU."""
+    home = tmp_path_factory.mktemp("tiny")
+    (home / "store").symlink_to(store)
+    site: Site = default_site().model_copy(update={"home": home, "models": ROOT / "models"})
 
-    def prepare_tiny(name: str) -> Path:
+    def find(name: str, format_: str = "onnx", precision: str = "fp32") -> Tiny:
         plugin = load_model(site.models, name)
-        profile = load_profile(site.profiles, "cpu")
-        plan = expand(
+        (cell,) = expand(
             plugin.spec,
             "tiny",
-            profile,
+            load_profile(site.profiles, "cpu"),
             generator="client",
             triton_release="24.10",
-            selection=Selection(),
+            selection=Selection(formats=(format_,), precisions=(precision,)),
+        ).cells
+        at = Workplace(
+            site=site, plugin=plugin.folder, logs=home / "logs", profile="cpu", cell=cell.name, timeout_s=600
         )
-        at = Workplace(site=site, plugin=plugin.folder, logs=root, profile="cpu", cell=name, timeout_s=600)
-        request = prepare.request(plugin, plan.cells[0].product, site)
-        return site.store.path(build(request, at, files={"sources": site.sources / name}))
+        return Tiny(plugin, cell, at)
+
+    return find
+
+
+@pytest.fixture(scope="session")
+def prepared(tiny_cell: Callable[..., Tiny]) -> Callable[[str], Path]:
+    """The folder that a model's prepare.py made of its tiny variant."""
+
+    def prepare_tiny(name: str) -> Path:
+        tiny = tiny_cell(name)
+        return tiny.folder(tiny.prepared)
 
     return prepare_tiny
