@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.environment import device_lock, host, matches, missing, versions
+from tasks.core.environment import device_lock, extras, host, matches, missing, versions
 from tasks.core.spec import GpuProfile
 
 HOLDER = """
@@ -127,6 +127,17 @@ def test_versions_are_those_installed() -> None:
     found = versions(["pydantic", "no-such-distribution"])
     assert found == {"no-such-distribution": "absent", "pydantic": version("pydantic")}
     assert missing(["pydantic", "no-such-distribution"]) == ["no-such-distribution"]
+
+
+def test_a_package_counts_under_any_distribution_that_brings_it() -> None:
+    assert versions(["tensorflow"]) == {"tensorflow": version("tensorflow-cpu")}
+    assert missing(["tensorflow", "onnxruntime"]) == []
+
+
+def test_extras_that_bring_a_distribution_are_named() -> None:
+    assert extras(["torch", "monai"]) == ["torch"]
+    assert extras(["tensorflow", "onnxruntime"]) == ["tensorflow", "onnx"]
+    assert extras(["no-such-distribution"]) == []
 
 
 def test_host_is_this_one() -> None:

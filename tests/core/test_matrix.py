@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tasks.core.errors import UserError
-from tasks.core.matrix import Plan, Selection, expand
+from tasks.core.matrix import Limits, Plan, Selection, expand
 from tasks.core.spec import GpuProfile, ModelSpec, ProfileRule
 
 
@@ -49,6 +49,35 @@ def test_every_combination_is_a_cell_or_excluded_with_a_reason(
     names = [c.name for c in found.cells] + [e.cell.name for e in found.excluded]
     assert sorted(names) == sorted(f"toy-tiny-{f}-{p}{i}" for f, p, i in wanted)
     assert all(entry.reason for entry in found.excluded)
+
+
+def test_limits_cut_points_and_keep_the_smallest(spec: ModelSpec, profile: GpuProfile) -> None:
+    def cell(**limits: int) -> Any:
+        return plan(spec, profile, limits=Limits(**limits)).cells[0]
+
+    full = cell()
+    assert cell(max_batch_size=full.static.max_batch_size + 1) == full
+    small = cell(max_batch_size=1, max_concurrency=1, request_count=7)
+    assert (small.static.max_batch_size, small.dynamic.max_batch_size) == (1, 1)
+    assert set(small.dynamic.preferred_batch_sizes) <= {1}
+    assert (small.offline.batch_sizes, small.online.batch_sizes) == ((1,), (1,))
+    assert small.online.concurrency == (1,)
+    assert (small.offline.request_count, small.online.request_count) == (7, 7)
+    assert small.product == full.product
+
+
+def test_random_weights_are_another_product(spec: ModelSpec, profile: GpuProfile) -> None:
+    random = expand(
+        spec,
+        "tiny",
+        profile,
+        generator="client",
+        triton_release="24.10",
+        selection=Selection(),
+        random_weights=True,
+    )
+    assert {cell.product.random_weights for cell in random.cells} == {True}
+    assert random.cells[0].product != plan(spec, profile).cells[0].product
 
 
 def test_names_are_unique_and_say_what_varies(spec: ModelSpec, profile: GpuProfile) -> None:

@@ -58,6 +58,18 @@ def test_complete_file_is_read(path: Path, model_data: dict[str, Any], spec: Mod
         ("opset", 0, "opset: Input should be greater than 0 (found 0)"),
         ("framework", "jax", "framework: Input should be 'torch' or 'tensorflow' (found 'jax')"),
         ("inputs", [], "inputs: "),
+        (
+            "formats.onnx.export",
+            "tf-savedmodel",
+            "formats.onnx.export: torch exports ts-trace, ts-script",
+        ),
+        ("tolerances.fp32.outputs", {"no": {"absolute": 1, "cosine": 1}}, "outputs.no: no such output"),
+        (
+            "variants.tiny.convert",
+            {"shapes": {"nobody": {"min": [1], "opt": [1], "max": [1]}}},
+            "variants.tiny.convert.shapes.nobody: [1] fits no input of that name",
+        ),
+        ("variants.tiny.metric.better", "more", "metric.better: Input should be 'higher' or 'lower'"),
         ("inputs.0.dtype", "int", "inputs.0.dtype: Input should be 'bool', 'uint8'"),
         ("inputs.0.shape", [], "inputs.0.shape: "),
         ("formats.trt", {"export": "onnx", "precisions": ["fp32"]}, "formats.trt"),
