@@ -44,14 +44,15 @@ def _chosen(parameters: dict[str, Any], name: str) -> dict[str, int]:
 def _copy_checkpoint(folder: Path, index: Path) -> None:
     """Copy the one checkpoint of a folder, index and data, under the name of `index`."""
     found = sorted(folder.glob("*.index"))
-    if len(found) != 1:
+    data = sorted(folder.glob(f"{found[0].stem}.data-*")) if len(found) == 1 else []
+    if not data:
         raise ValueError(
             f"{folder}: expected one TensorFlow 1 checkpoint (NAME.index and NAME.data-*), as the published "
-            f"archive unpacks; found {len(found)} files *.index"
+            f"archive unpacks; found {', '.join(sorted(path.name for path in folder.glob('*'))) or 'nothing'}"
         )
     shutil.copyfile(found[0], index)
-    for data in sorted(folder.glob(f"{found[0].stem}.data-*")):
-        shutil.copyfile(data, index.with_suffix(data.suffix))
+    for path in data:
+        shutil.copyfile(path, index.with_suffix(path.suffix))
 
 
 def _read_images(
