@@ -55,11 +55,14 @@ def load(model: keras.Model, folder: str) -> None:
     names = published_names(model)
     try:
         reader = tf.train.load_checkpoint(path)
-        _check(reader.get_variable_to_shape_map(), names, path)
-        for name, variable in names.items():
-            variable.assign(reader.get_tensor(name))
-    except (tf.errors.OpError, RuntimeError) as error:
+        problem = _differences(reader.get_variable_to_shape_map(), names)
+        values = {} if problem else {name: reader.get_tensor(name) for name in names}
+    except (tf.errors.OpError, RuntimeError, ValueError, IndexError) as error:  # TensorFlow raises all four
         raise ValueError(f"{path}: cannot be read; expected {FILES}, whole ({error})") from error
+    if problem:
+        raise ValueError(f"{path} does not fit the network; {problem}")
+    for name, value in values.items():
+        names[name].assign(value)
 
 
 def save(model: keras.Model, folder: Path) -> None:
@@ -76,8 +79,8 @@ def save(model: keras.Model, folder: Path) -> None:
     (folder / "checkpoint").write_text('model_checkpoint_path: "ckpt-1"\n', encoding="utf-8")
 
 
-def _check(found: dict[str, list[int]], names: dict[str, Any], path: str) -> None:
-    """Raise one ValueError that lists every difference between the checkpoint and the network."""
+def _differences(found: dict[str, list[int]], names: dict[str, Any]) -> str:
+    """Every difference between the checkpoint and the network, in words; empty when there is none."""
     weights = {n: tuple(s) for n, s in found.items() if SLOT not in n and not n.startswith(TRAINING)}
     shapes = [
         f"{name} has {weights[name]}, expected {tuple(variable.shape)}"
@@ -89,6 +92,4 @@ def _check(found: dict[str, list[int]], names: dict[str, Any], path: str) -> Non
         "unexpected": sorted(set(weights) - set(names)),
         "wrong shapes": shapes,
     }
-    problems = [f"{title}: {', '.join(items)}" for title, items in differences.items() if items]
-    if problems:
-        raise ValueError(f"{path} does not fit the network; {'; '.join(problems)}")
+    return "; ".join(f"{title}: {', '.join(items)}" for title, items in differences.items() if items)

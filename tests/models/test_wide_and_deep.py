@@ -57,7 +57,8 @@ def plug_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 # What the tiny variant learns --------------------------------------------------------------------------
 
-# One process: the tiny variant, the same recipe on labels of other displays, and a third with another seed.
+# One process: the tiny variant; its recipe on labels that were shuffled; three short trainings, the last of
+# another seed.
 TINY = """
 import hashlib, json, sys
 import numpy as np
@@ -67,52 +68,53 @@ from dataloader import get_dataloader_fn
 from metrics import MetricsCalculator
 from model import get_model
 from wd_columns import LABEL
-folder = Path(sys.argv[1])
-sizes = dict(feature_set="tiny", hidden_units=64, hidden_layers=2, combiner="sum")
-def digest(name):
-    files = sorted((folder / name).rglob("*.*"))
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
-def probabilities(name):
-    _, call = get_model(**sizes, checkpoint=str(folder / name / "checkpoint"))
+tiny, folder = Path(sys.argv[1]), Path(sys.argv[2])
+ids, x, y = next(get_dataloader_fn("tiny", 10**6, str(tiny / "valid"))())
+def probabilities(place):
+    _, call = get_model("tiny", 64, 2, "sum", str(place / "checkpoint"))
     return call(x)["wide_deep_model"].numpy()
 def score(predicted):
     calculator = MetricsCalculator()
     calculator.update(ids, {"wide_deep_model": predicted}, x, y)
     return calculator.metrics
-prepare.prepare("tiny", folder / "tiny", folder, {})
-ids, x, y = next(get_dataloader_fn("tiny", 10**6, str(folder / "tiny" / "valid"))())
-learned = probabilities("tiny")
-np.savez(folder / "tiny" / "learned.npz", learned)
-original = wd_tiny.train
+learned, train = probabilities(tiny), wd_tiny.train
 def blind(frame, *arguments):
-    moved = frame[LABEL].to_numpy().reshape(-1, 6)
-    return original(frame.with_columns(frame[LABEL].shuffle(seed=1)), *arguments)
+    return train(frame.with_columns(frame[LABEL].shuffle(seed=1)), *arguments)
 wd_tiny.train = blind
 prepare.prepare("tiny", folder / "blind", folder, {"epochs": 2})
-wd_tiny.train = original
+wd_tiny.train, prepare.TRAINING_DISPLAYS, digests = train, 200, []
 for name, seed in (("one", 0), ("two", 0), ("three", 1)):
-    prepare.TRAINING_DISPLAYS = 200
-    prepare.prepare("tiny", folder / name, folder, {"epochs": 1, "seed": seed})
+    short = {"epochs": 1, "hidden_units": 8, "hidden_layers": 1, "seed": seed}
+    prepare.prepare("tiny", folder / name, folder, short)
+    files = sorted(path for path in (folder / name).rglob("*") if path.is_file())
+    digests.append(hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest())
 scores = {
     "learned": score(learned),
     "rolled": score(np.roll(learned, 1, axis=0)),
     "constant": score(np.full_like(learned, 0.3)),
-    "blind": score(probabilities("blind")),
+    "blind": score(probabilities(folder / "blind")),
 }
-print(json.dumps([scores, [digest(name) for name in ("one", "two", "three")]]))
+print(json.dumps([scores, digests]))
 """
 
 
 @pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, dict[str, float]], list[str]]:
-    """Folder of the tiny variant, scores by kind of guesser, digests of three short trainings."""
-    folder = tmp_path_factory.mktemp("wide_and_deep")
-    scores, digests = run(TINY, folder)
-    return folder / "tiny", scores, digests
+def tiny(prepared: Any) -> Path:
+    folder: Path = prepared("wide_and_deep")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def trained(
+    tiny: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, dict[str, float]], list[str]]:
+    """Scores by kind of guesser, digests of three short trainings."""
+    scores, digests = run(TINY, tiny, tmp_path_factory.mktemp("wide_and_deep"))
+    return scores, digests
 
 
 def test_tiny_ranks_ads_that_it_never_saw_together(trained: Any) -> None:
-    _, scores, _ = trained
+    scores, _ = trained
     metric = yaml.safe_load((PLUG_IN / "model.yaml").read_text())["variants"]["tiny"]["metric"]
     assert metric["name"] == "auc"
     assert scores["learned"]["auc"] >= metric["threshold"] + 0.08
@@ -121,14 +123,14 @@ def test_tiny_ranks_ads_that_it_never_saw_together(trained: Any) -> None:
 
 @pytest.mark.parametrize("guesser", ["rolled", "constant", "blind"])
 def test_guessers_that_do_not_see_the_inputs_fail(trained: Any, guesser: str) -> None:
-    _, scores, _ = trained
+    scores, _ = trained
     # One of six ads is clicked: by chance the mean of 1/1 to 1/6, 0.408.
     assert scores[guesser]["auc"] <= 0.55
     assert scores[guesser]["map12"] <= 0.46
 
 
 def test_tiny_is_reproducible_and_follows_the_seed(trained: Any) -> None:
-    one, two, three = trained[2]
+    one, two, three = trained[1]
     assert one == two != three
 
 
@@ -271,11 +273,11 @@ def test_metrics_refuse_what_they_cannot_score(plug_in: Any) -> None:
 # Client ------------------------------------------------------------------------------------------------
 
 
-def test_client_makes_the_inputs_that_the_loader_makes(trained: Any, plug_in: Any) -> None:
+def test_client_makes_the_inputs_that_the_loader_makes(tiny: Path, plug_in: Any) -> None:
     client = plug_in("client")
     request = json.loads(client.SAMPLE.read_text())
     x = client.to_inputs(request)
-    ids, held_out, _ = next(plug_in("dataloader").get_dataloader_fn("tiny", 6, str(trained[0] / "valid"))())
+    ids, held_out, _ = next(plug_in("dataloader").get_dataloader_fn("tiny", 6, str(tiny / "valid"))())
     assert len(set(ids)) == 1, "the sample is the first held-out display"
     assert set(x) == set(held_out)
     for name, values in held_out.items():

@@ -52,7 +52,7 @@ def shapes(tables, units, layers):
     return found
 def values(shapes):
     rng = np.random.default_rng(1)
-    return {n: rng.standard_normal(s, dtype=np.float32) / 16 for n, s in shapes.items()}
+    return {n: rng.standard_normal(s, dtype=np.float32) / 4 for n, s in shapes.items()}
 def write(folder, arrays, step="ckpt-20"):
     end = "/.ATTRIBUTES/VARIABLE_VALUE"
     tensors = {n + end: a for n, a in arrays.items()}
@@ -110,11 +110,13 @@ def test_full_loads_the_published_names_and_shapes_completely(tmp_path: Path) ->
     assert sum(2 * a * b for a, b in kernels) == 10_946_560
 
 
-# A checkpoint of small tables with one thing changed each, and the errors that follow; then random weights.
-REFUSED = (
+# One process. First checkpoints of small tables with one thing changed each, and the errors that follow; then
+# the network's probabilities against NumPy in float64, from the same values; then random weights.
+SMALL = (
     WRITER
     + """
 from pathlib import Path
+from dataloader import get_dataloader_fn
 from model import get_model
 from wd_columns import TINY
 folder, results = Path(sys.argv[1]), {}
@@ -144,35 +146,8 @@ def attempt(change, **sizes):
 for change in ("none", "missing", "extra", "shape", "empty", "cut", "index"):
     attempt(change)
 attempt("combiner", combiner="max")
-print(json.dumps(results))
-"""
-)
-
-
-def test_other_checkpoints_are_refused(tmp_path: Path) -> None:
-    results = run(REFUSED, tmp_path)
-    end = "/.ATTRIBUTES/VARIABLE_VALUE"
-    assert results["none"] == "loaded"
-    fits = "ckpt-20 does not fit the network; "
-    assert results["missing"] == f"F/missing/{fits}missing: model/dnn_model/layer_with_weights-2/bias{end}"
-    assert results["extra"] == f"F/extra/{fits}unexpected: model/dnn_model/layer_with_weights-9/kernel{end}"
-    table = f"model/linear_model/layer_with_weights-0/ad_id.Sembedding_weights{end}"
-    assert results["shape"] == f"F/shape/{fits}wrong shapes: {table} has (7, 1), expected (240, 1)"
-    assert results["empty"].startswith("F/empty: no TensorFlow checkpoint; expected a folder with the files")
-    for change in ("cut", "index"):
-        assert results[change].startswith(f"F/{change}/ckpt-20: cannot be read; expected the files")
-    assert results["combiner"] == "combiner 'max': expected sum or mean"
-
-
-# The network's probabilities against NumPy, from the same checkpoint values, in float64; random weights.
-FORWARD = (
-    WRITER
-    + """
-from dataloader import get_dataloader_fn
-from model import get_model
-from wd_columns import TINY
 arrays = values(shapes(TINY, 8, 2))
-write(sys.argv[1], arrays)
+write(str(folder / "forward"), arrays)
 _, x, _ = next(get_dataloader_fn("tiny", 50)())
 numbers = sorted(c for c in x if c not in TINY)
 def pooled(place, column, mean):
@@ -194,7 +169,7 @@ def expected(mean):
     logit = logit + h @ arrays[f"{deep}3/kernel"] + arrays[f"{deep}3/bias"]
     return 1 / (1 + np.exp(-logit))
 def apart(combiner):
-    _, call = get_model("tiny", 8, 2, combiner, sys.argv[1])
+    _, call = get_model("tiny", 8, 2, combiner, str(folder / "forward"))
     (name, y), = call(x).items()
     assert name == "wide_deep_model" and y.shape == (50, 1)
     return float(np.abs(y.numpy() - expected(combiner == "mean")).max())
@@ -202,27 +177,46 @@ random = [get_model("tiny", 8, 2, "sum") for _ in range(2)]
 one, two = (call(x)["wide_deep_model"].numpy() for _, call in random)
 layers = [random[0][0].get_layer(name) for name in ("wide", "deep_input")]
 means = {float(np.asarray(t).mean()) for layer in layers for t in layer.tables.values()}
-print(json.dumps([apart("sum"), apart("mean"), bool((one == two).all()), float(one.std()), len(means),
-                  float(np.abs(expected(True) - expected(False)).max())]))
+between = float(np.abs(expected(True) - expected(False)).max())
+forward = [apart("sum"), apart("mean"), bool((one == two).all()), float(one.std()), len(means), between]
+print(json.dumps([results, forward]))
 """
 )
 
 
 @pytest.fixture(scope="module")
-def forward(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    found: list[Any] = run(FORWARD, tmp_path_factory.mktemp("checkpoint") / "checkpoint")
-    return found
+def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], list[Any]]:
+    """Errors by change to the checkpoint, and what the script says of its computations."""
+    results, forward = run(SMALL, tmp_path_factory.mktemp("small"))
+    return results, forward
 
 
-def test_network_computes_the_published_function(forward: list[Any]) -> None:
-    by_sum, by_mean, *_, between = forward
+def test_other_checkpoints_are_refused(small: tuple[dict[str, str], list[Any]]) -> None:
+    results, _ = small
+    end = "/.ATTRIBUTES/VARIABLE_VALUE"
+    assert results["none"] == "loaded"
+    fits = "ckpt-20 does not fit the network; "
+    assert results["missing"] == f"F/missing/{fits}missing: model/dnn_model/layer_with_weights-2/bias{end}"
+    assert results["extra"] == f"F/extra/{fits}unexpected: model/dnn_model/layer_with_weights-9/kernel{end}"
+    table = f"model/linear_model/layer_with_weights-0/ad_id.Sembedding_weights{end}"
+    assert results["shape"] == f"F/shape/{fits}wrong shapes: {table} has (7, 1), expected (240, 1)"
+    assert results["empty"].startswith("F/empty: no TensorFlow checkpoint; expected a folder with the files")
+    for change in ("cut", "index"):
+        assert results[change].startswith(f"F/{change}/ckpt-20: cannot be read; expected the files")
+    assert results["combiner"] == "combiner 'max': expected sum or mean"
+
+
+def test_network_computes_the_published_function(small: tuple[dict[str, str], list[Any]]) -> None:
+    by_sum, by_mean, *_, between = small[1]
     assert by_sum < 1e-6
     assert by_mean < 1e-6
     assert between > 1e-3, "sum and mean differ on this data"
 
 
-def test_random_weights_are_repeatable_and_differ_from_table_to_table(forward: list[Any]) -> None:
-    _, _, repeatable, spread, distinct, _ = forward
+def test_random_weights_are_repeatable_and_differ_from_table_to_table(
+    small: tuple[dict[str, str], list[Any]],
+) -> None:
+    _, _, repeatable, spread, distinct, _ = small[1]
     assert repeatable
     assert spread > 0.01
     assert distinct == 32
