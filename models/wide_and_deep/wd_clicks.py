@@ -49,6 +49,7 @@ def make_clicks(world: World, displays: int, first_display: int, rng: np.random.
     columns: dict[str, object] = {name: rng.uniform(size=rows) for name in NUMERIC}
     similarity = rng.uniform(size=rows)
     columns["document_id_document_id_promo_sim_topics"] = similarity
+    columns["publish_time_days_since_published"] = np.repeat(rng.uniform(size=displays), ADS)  # the page's
     # Adding such noise to the log-odds and taking the largest draws one ad with the softmax' probabilities.
     noisy = world.reasons(ad, page, similarity) + rng.gumbel(size=rows)
     clicked = np.zeros((displays, ADS), dtype=np.int64)

@@ -17,12 +17,7 @@ PLUG_IN = Path(__file__).parents[2] / "models" / "wide_and_deep"
 
 def run(script: str, *arguments: object) -> Any:
     """Run a script with the plug-in's files on its path; the JSON document in its last output line."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(PLUG_IN),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "TF_CPP_MIN_LOG_LEVEL": "3",
-    }
+    environment = {**os.environ, "PYTHONPATH": str(PLUG_IN), "PYTHONDONTWRITEBYTECODE": "1"}
     command = [sys.executable, "-c", script, *map(str, arguments)]
     done = subprocess.run(command, env=environment, text=True, capture_output=True, timeout=300)
     assert done.returncode == 0, done.stderr
