@@ -20,8 +20,8 @@ from tasks.core.site import ROOT
 from tasks.correctness import Correctness, correctness
 
 MODELS = sorted(path.parent.name for path in (ROOT / "models").glob("[!_]*/model.yaml"))
-ALIKE_INPUTS = {"bert_large_qa": ("input__1", "input__2"), "wide_and_deep": ("document_id", "ad_id")}
-"""Models with two inputs of one shape, type and range: segment ids and mask, two columns of ids."""
+ALIKE_INPUTS = {"bert_large_qa": ("input__1", "input__2"), "wide_and_deep": ("ad_id_ctr", "campaign_id_ctr")}
+"""Models with two inputs of one shape, type and range: segment ids and mask, two rates of clicks."""
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_a_stale_row_in_the_batch_is_caught_by_tensors_and_invariance(
 def test_an_overflow_in_half_precision_is_caught_by_conversion(
     model: str, tiny_cell: Any, tmp_path: Path
 ) -> None:
-    """The network's output goes through a factor of 1e6 and back, which half precision cannot hold."""
+    """The network's output goes through 1e6 and back: half precision cannot hold the number."""
     tiny = tiny_cell(model, precision="fp16")
     exported = tmp_path / "exported"
     shutil.copytree(tiny.folder(tiny.exported), exported)
@@ -138,14 +138,14 @@ def test_an_overflow_in_half_precision_is_caught_by_conversion(
         node.output[:] = ["_" + n if n == output else n for n in node.output]
         node.input[:] = ["_" + n if n == output else n for n in node.input]
     # The sum makes sure that the value is not 0.
-    constants = {"one": 1.0, "much": 1e6, "little": 1e-6}
-    for name, number in constants.items():
+    for name, number in {"one": 1.0, "hundred": 1e2, "ten_thousand": 1e4, "million": 1e6}.items():
         graph.graph.initializer.append(numpy_helper.from_array(np.array(number, np.float32), name))
     value = "_" + output
     for kind, constant, result in (
         ("Add", "one", "_sum"),
-        ("Mul", "much", "_large"),
-        ("Mul", "little", "_back"),
+        ("Mul", "hundred", "_more"),
+        ("Mul", "ten_thousand", "_most"),
+        ("Div", "million", "_back"),
         ("Sub", "one", output),
     ):
         graph.graph.node.append(helper.make_node(kind, [value, constant], [result]))
