@@ -65,7 +65,7 @@ def _mean_average_precision(
     _, start, size = np.unique(display[order], return_index=True, return_counts=True)
     place = np.arange(len(hit)) - np.repeat(start, size) + 1
     so_far = np.cumsum(hit)
-    found = so_far - np.repeat(so_far[start] - hit[start], size)
+    found: NDArray[np.int64] = so_far - np.repeat(so_far[start] - hit[start], size)
     precision = np.add.reduceat(np.where(hit & (place <= CUT), found / place, 0.0), start)
     clicks = np.add.reduceat(hit.astype(np.int64), start)
     return float(np.mean(precision[clicks > 0] / np.minimum(clicks[clicks > 0], CUT)))

@@ -35,7 +35,9 @@ class World:
         """
         taste = self.topics[self.page_topics[page]].mean(axis=1)
         affinity = (taste * self.appeal[ad % TINY["campaign_id"][0]]).sum(axis=1)
-        return FAME * self.fame[ad] + AFFINITY * affinity + FIT * np.cos(2 * np.pi * (similarity - 0.5))
+        fit = np.cos(2 * np.pi * (similarity - 0.5))
+        reasons: NDArray[np.float64] = FAME * self.fame[ad] + AFFINITY * affinity + FIT * fit
+        return reasons
 
 
 def make_clicks(world: World, displays: int, first_display: int, rng: np.random.Generator) -> pl.DataFrame:
