@@ -12,7 +12,7 @@ PERF_ANALYZER := $(SITE)/perf-analyzer/wheel
 # perf_analyzer's binary needs glibc 2.38; `make sweep` brings it along only where that is there.
 NEW_LIBC := $(shell printf '2.38\n%s\n' "$$(getconf GNU_LIBC_VERSION | cut -d' ' -f2)" | sort -VC && echo yes)
 
-.PHONY: sweep test lint install perf-analyzer bench clean
+.PHONY: sweep test cells lint install perf-analyzer bench clean
 
 sweep: install
 	$(BIN)/servegrid sweep
@@ -29,6 +29,9 @@ lint: install
 install: $(INSTALLED) $(SERVER) $(if $(NEW_LIBC),$(PERF_ANALYZER))
 
 perf-analyzer: $(PERF_ANALYZER)
+
+cells: install
+	$(BIN)/pytest -m long
 
 bench: install perf-analyzer
 	$(BIN)/python bench/hosted_overhead.py

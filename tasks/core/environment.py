@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import functools
 import importlib.metadata
+import logging
 import os
 import platform
 from collections.abc import Iterable, Iterator
@@ -17,6 +18,8 @@ from packaging.requirements import Requirement
 from tasks.core.clock import work
 from tasks.core.spec import GpuProfile
 from tasks.core.values import Value
+
+log = logging.getLogger("servegrid")
 
 LOCKS = Path("/tmp/servegrid-locks")
 """One place for every process of the host, wherever its TMPDIR points."""
@@ -113,8 +116,13 @@ def device_lock(device: str, *, exclusive: bool) -> Iterator[None]:
     """
     descriptor = _open_lock(LOCKS / f"{device}.lock")
     try:
+        kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
         with work("wait"):
-            fcntl.flock(descriptor, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH)
+            try:
+                fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+            except BlockingIOError:
+                log.info("waiting for %s: another campaign builds or measures there", device)
+                fcntl.flock(descriptor, kind)
         yield
     finally:
         os.close(descriptor)

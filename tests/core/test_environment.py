@@ -7,6 +7,7 @@ import select
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -113,6 +114,19 @@ def test_lock_is_free_after_a_block_that_raised(folder: Path, processes: list[su
         raise ValueError("inside")
     processes.append(start(folder, "card", "exclusive"))
     assert held(processes[0])
+
+
+def test_waiting_for_the_device_is_told(
+    folder: Path, processes: list[subprocess.Popen[str]], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "servegrid")
+    with device_lock("card", exclusive=True):
+        assert not caplog.messages
+    processes.append(start(folder, "card", "exclusive"))
+    assert held(processes[0])
+    threading.Timer(0.3, processes[0].kill).start()
+    with device_lock("card", exclusive=False):
+        assert caplog.messages == ["waiting for card: another campaign builds or measures there"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
