@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -84,3 +88,24 @@ def prepared(tiny_cell: Callable[..., Tiny]) -> Callable[[str], Path]:
         return tiny.folder(tiny.prepared)
 
     return prepare_tiny
+
+
+@pytest.fixture
+def plug_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """`plug_in(name)`: a file of the folder PLUG_IN of the test's module, loaded by path. Its modules and its
+    folder are forgotten afterwards."""
+    folder = str(request.module.PLUG_IN)
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(folder)
+
+    def load(name: str) -> ModuleType:
+        spec = spec_from_file_location(f"plug_in_{name}", f"{folder}/{name}.py")
+        assert spec is not None and spec.loader is not None
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    yield load
+    for name in set(sys.modules) - before:
+        if str(getattr(sys.modules[name], "__file__", None)).startswith(folder):
+            del sys.modules[name]

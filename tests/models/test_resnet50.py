@@ -7,10 +7,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from importlib.util import module_from_spec, spec_from_file_location
+from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -31,25 +29,6 @@ def child(script: str, *arguments: object) -> Any:
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
-
-
-@pytest.fixture
-def plug_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Load a file of the plug-in by path; forget its modules and its folder afterwards."""
-    before = set(sys.modules)
-    monkeypatch.syspath_prepend(str(PLUG_IN))
-
-    def load(name: str) -> ModuleType:
-        spec = spec_from_file_location(f"plug_in_{name}", PLUG_IN / f"{name}.py")
-        assert spec is not None and spec.loader is not None
-        module = module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-
-    yield load
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", None)).startswith(str(PLUG_IN)):
-            del sys.modules[name]
 
 
 # Checkpoints -------------------------------------------------------------------------------------------
