@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Annotated, Any, cast
 
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Column, Table
 
 from flows.local_server import api, prepare_environment
+from flows.options import SweepOptions, with_sweep_options
 from tasks.core.errors import ServegridError, UserError
 from tasks.core.site import default_site
 
@@ -32,52 +32,13 @@ app = typer.Typer(
 console = Console()
 INTERRUPTED = 128 + signal.SIGINT
 
-Models = Annotated[
-    list[str] | None, typer.Option("--model", help="A folder below models/, or `all`; may be repeated.")
-]
-Variant = Annotated[str, typer.Option(help="`full` is the published size, `tiny` runs on a laptop CPU.")]
-Profile = Annotated[str, typer.Option(help="A file below gpu_profiles/.")]
-Formats = Annotated[list[str] | None, typer.Option("--format", help="Only this format; may be repeated.")]
-Precisions = Annotated[
-    list[str] | None, typer.Option("--precision", help="Only this precision; may be repeated.")
-]
-LoadGenerator = Annotated[str, typer.Option("--generator", help="auto, perf_analyzer or client.")]
-RandomWeights = Annotated[
-    bool, typer.Option("--random-weights", help="Seeded random weights and inputs: needs no checkpoint.")
-]
-MaxBatch = Annotated[int | None, typer.Option(help="At most this batch size.", min=1)]
-MaxConcurrency = Annotated[int | None, typer.Option(help="At most this concurrency online.", min=1)]
-RequestCount = Annotated[int | None, typer.Option(help="At least this many requests a window.", min=1)]
-
 
 @app.command()
-def plan(
-    model: Models = None,
-    variant: Variant = "tiny",
-    profile: Profile = "cpu",
-    format_: Formats = None,
-    precision: Precisions = None,
-    generator: LoadGenerator = "auto",
-    random_weights: RandomWeights = False,
-    max_batch_size: MaxBatch = None,
-    max_concurrency: MaxConcurrency = None,
-    request_count: RequestCount = None,
-) -> None:
+@with_sweep_options
+def plan(options: SweepOptions) -> None:
     """Show which cells would run, and which would not and why."""
     from flows.planning import plan as make_plan
 
-    options = _options(
-        model,
-        formats=format_,
-        precisions=precision,
-        variant=variant,
-        profile=profile,
-        generator=generator,
-        random_weights=random_weights,
-        max_batch_size=max_batch_size,
-        max_concurrency=max_concurrency,
-        request_count=request_count,
-    )
     table = Table(Column("cell", overflow="fold"), "runs", "offline points", "online points", "reason")
     for entry in make_plan(options, default_site()):
         for cell in entry.plan.cells:
@@ -88,34 +49,12 @@ def plan(
 
 
 @app.command()
-def sweep(
-    model: Models = None,
-    variant: Variant = "tiny",
-    profile: Profile = "cpu",
-    format_: Formats = None,
-    precision: Precisions = None,
-    generator: LoadGenerator = "auto",
-    random_weights: RandomWeights = False,
-    max_batch_size: MaxBatch = None,
-    max_concurrency: MaxConcurrency = None,
-    request_count: RequestCount = None,
-) -> None:
+@with_sweep_options
+def sweep(options: SweepOptions) -> None:
     """Build, serve, prove and measure every cell, then report."""
     from flows.planning import plan as make_plan
     from flows.planning import preflight
 
-    options = _options(
-        model,
-        formats=format_,
-        precisions=precision,
-        variant=variant,
-        profile=profile,
-        generator=generator,
-        random_weights=random_weights,
-        max_batch_size=max_batch_size,
-        max_concurrency=max_concurrency,
-        request_count=request_count,
-    )
     site = default_site()
     for entry in make_plan(options, site):
         preflight(options, entry, site)
@@ -214,20 +153,3 @@ def _print_answer(folder: Path) -> None:
 def _interrupt(signum: int, frame: Any) -> None:
     """A polite kill ends like Ctrl-C: everything that was started is stopped."""
     raise KeyboardInterrupt
-
-
-def _options(
-    models: list[str] | None, *, formats: list[str] | None, precisions: list[str] | None, **others: Any
-) -> Any:
-    from flows.planning import SweepOptions
-    from tasks.core.yaml_files import explain
-
-    try:
-        lists = {
-            "models": models or ["bert_large_qa"],
-            "formats": formats or [],
-            "precisions": precisions or [],
-        }
-        return SweepOptions.model_validate(lists | others)
-    except ValidationError as error:
-        raise UserError(explain(error, SweepOptions)) from error

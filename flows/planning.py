@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from pydantic import Field
-
+from flows.options import ALL, SweepOptions
 from tasks.core.environment import extras, matches, missing
 from tasks.core.errors import UserError, unknown
-from tasks.core.matrix import Limits, Plan, Selection, expand
+from tasks.core.matrix import Plan, expand
 from tasks.core.plugins import Plugin, known_models, load_model, load_profile
 from tasks.core.site import Site
 from tasks.core.spec import GpuProfile
@@ -18,30 +15,6 @@ from tasks.formats import FORMATS
 from tasks.loadgen import GENERATORS
 from tasks.prepare import check_sources
 from tasks.servers import SERVERS
-
-ALL = "all"
-
-
-class SweepOptions(Value):
-    """What to qualify. Empty lists of formats and precisions mean all that the model lists."""
-
-    models: tuple[str, ...] = Field(
-        ("bert_large_qa",), min_length=1, description="Folders below models/; `all` is every one"
-    )
-    variant: str = Field("tiny", description="`full` is the published size, `tiny` runs on a laptop CPU")
-    profile: str = Field("cpu", description="A file below gpu_profiles/")
-    formats: tuple[str, ...] = Field((), description="Only these serving formats")
-    precisions: tuple[str, ...] = Field((), description="Only these precisions")
-    random_weights: bool = Field(
-        False, description="Seeded random weights and inputs: needs no checkpoint; ends `measured`"
-    )
-    max_batch_size: int | None = Field(None, ge=1, description="At most this batch size")
-    max_concurrency: int | None = Field(None, ge=1, description="At most this concurrency online")
-    request_count: int | None = Field(None, ge=1, description="At least this many requests a window")
-    generator: Literal["auto", "perf_analyzer", "client"] = Field(
-        "auto", description="`auto`: perf_analyzer where it runs, else the project's own client"
-    )
-    server: str = Field("embedded", description="How a Triton server is got")
 
 
 class ModelPlan(Value):
@@ -85,15 +58,7 @@ def plan(options: SweepOptions, site: Site) -> tuple[ModelPlan, ...]:
             profile,
             generator=generator,
             triton_release=SERVERS[options.server].TRITON_RELEASE,
-            selection=Selection(
-                formats=options.formats,
-                precisions=options.precisions,
-                limits=Limits(
-                    max_batch_size=options.max_batch_size,
-                    max_concurrency=options.max_concurrency,
-                    request_count=options.request_count,
-                ),
-            ),
+            selection=options,
             random_weights=options.random_weights,
         )
         found.append(ModelPlan(plugin=plugin, profile=profile, plan=_without_absent(plugin, cells)))

@@ -9,7 +9,8 @@ from prefect import flow, tags
 from prefect.context import TagsContext
 from prefect.states import Completed, Failed
 
-from flows.planning import SweepOptions, plan, preflight
+from flows.options import SweepOptions
+from flows.planning import plan, preflight
 from flows.record import Outcome, Record, Recorder
 from tasks import baseline, convert, export, prepare, profile_data, reference
 from tasks.baseline import Baseline

@@ -9,7 +9,8 @@ from typing import Any
 from prefect import flow
 from prefect.states import Completed, Failed
 
-from flows.planning import SweepOptions, plan, preflight
+from flows.options import SweepOptions
+from flows.planning import plan, preflight
 from flows.qualify import qualify
 from tasks.core import results
 from tasks.core.errors import UserError

@@ -10,19 +10,19 @@ from tasks.core.store import BuildRequest
 from tasks.core.values import ArtifactRef, Product
 from tasks.formats import FORMATS
 
-VERSION = 2
+VERSION = 3
 
 
 def request(plugin: Plugin, product: Product, exported: ArtifactRef) -> BuildRequest:
     """What convert reads: the export, the precision to bring it to, how far that may move the answers."""
     module = FORMATS[product.format]
-    tolerance = plugin.spec.variants[product.variant].convert.tolerance
+    tolerances = plugin.spec.conversion_tolerances(product.variant, product.precision)
     return BuildRequest(
         stage=module.CONVERT_STEP,
         version=VERSION,
         fields={
             "precision": product.precision,
-            "tolerance": tolerance.model_dump() if tolerance else None,
+            "tolerances": tolerances.model_dump(),
         },
         inputs={"exported": exported},
         libraries=versions(module.LIBRARIES),

@@ -6,15 +6,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from tasks.arrays import Arrays, alike
+from tasks.arrays import Arrays
 from tasks.core.build import Job
+from tasks.core.spec import Tolerances
 from tasks.core.values import Interface, Tensor
+from tasks.matching import match
+
+
+class Session(Protocol):
+    """What serves an artifact: one of `tasks.hosting`."""
+
+    def run(self, inputs: Arrays) -> Arrays:
+        """One batch; arrays by tensor name, batch first."""
 
 
 def read_interface(folder: Path) -> Interface:
@@ -57,47 +67,33 @@ def check_shapes(tensors: tuple[Tensor, ...], arrays: Arrays, where: str) -> Non
             raise ValueError(f"{where}: {tensor.name!r}: model.yaml says shape {tensor.shape}, found {shape}")
 
 
-def largest_difference(outputs: Arrays, expected: Arrays) -> dict[str, float]:
-    """Largest absolute difference of each output; raises ValueError where one is not finite."""
-    found = {}
-    for name, want in expected.items():
-        if not np.isfinite(outputs[name]).all():
-            raise ValueError(f"output {name!r} of the example has NaN or infinite values")
-        have, want = alike(outputs[name].astype(np.float64), want.astype(np.float64))
-        found[name] = float(np.abs(have - want).max(initial=0.0))
-    return found
-
-
-def finish(job: Job, run: Callable[[Arrays], Arrays]) -> None:
-    """Prove a converted model on the export's example, and write its interface.
+def finish(job: Job, open_session: Callable[[Path, str], Session]) -> None:
+    """Prove a converted model as it will be served, on the export's example; write its interface and
+    `margins.json`, what was found.
 
     fp16: the float inputs are half, too, and the outputs are what the model gives.
 
     Raises:
-        ValueError: an output is further off than the spec's `convert.tolerance` allows, or not finite.
+        ValueError: an output is further off than the spec allows a conversion, or not finite.
     """
     source = job.inputs["exported"]
     interface = read_interface(source)
     x, expected = read_example(source)
     if job.fields["precision"] == "fp16":
         x = {name: array.astype(_half(array.dtype)) for name, array in x.items()}
-    outputs = run(x)
-    for name, difference in largest_difference(outputs, expected).items():
-        print(f"{name}: at most {difference:.2g} from the export")
-    tolerance = job.fields["tolerance"]
-    if tolerance:
-        for name, want in expected.items():
-            have, want = alike(outputs[name].astype(np.float64), want.astype(np.float64))
-            allowed = tolerance["absolute"] + tolerance["relative"] * np.abs(want)
-            over = float((np.abs(have - want) - allowed).max(initial=0.0))
-            if over > 0:
-                raise ValueError(
-                    f"output {name!r} of the converted model: {over:.3g} beyond its convert.tolerance"
-                )
-    converted = Interface(
-        inputs=with_dtypes(interface.inputs, x), outputs=with_dtypes(interface.outputs, outputs)
-    )
-    write_interface(job.output, converted)
+    inputs = with_dtypes(interface.inputs, x)
+    write_interface(job.output, Interface(inputs=inputs, outputs=interface.outputs))
+    outputs = open_session(job.output, "CPU").run(x)
+    check_shapes(interface.outputs, outputs, "the converted model")
+    write_interface(job.output, Interface(inputs=inputs, outputs=with_dtypes(interface.outputs, outputs)))
+    tolerances = Tolerances.model_validate(job.fields["tolerances"])
+    found = match(interface.outputs, outputs, expected, tolerances)
+    (job.output / "margins.json").write_text(json.dumps([m.model_dump() for m in found]), encoding="utf-8")
+    for margin in found:
+        print(f"{margin.output}: at most {margin.largest_difference:.2g} from the export")
+    failures = [why for margin in found for why in margin.failures(tolerances.of(margin.output))]
+    if failures:
+        raise ValueError(f"the converted model is not its export: {'; '.join(failures)}")
 
 
 def _half(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 
 import onnx
-import onnxruntime
 from onnxruntime.transformers import float16
 
 from tasks.child import artifacts
 from tasks.core.build import Job
+from tasks.hosting.onnx_session import Session
 
 
 def convert_onnx(job: Job) -> None:
@@ -22,6 +22,4 @@ def convert_onnx(job: Job) -> None:
         model = onnx.load(str(source / "model.onnx"))
         onnx.save(float16.convert_float_to_float16(model, keep_io_types=False), str(target))
     onnx.checker.check_model(str(target))
-    session = onnxruntime.InferenceSession(str(target), providers=["CPUExecutionProvider"])
-    names = [output.name for output in session.get_outputs()]
-    artifacts.finish(job, lambda x: dict(zip(names, session.run(names, x), strict=True)))
+    artifacts.finish(job, Session)

@@ -9,13 +9,17 @@ import numpy as np
 import torch
 
 from tasks.arrays import Arrays
-from tasks.child import artifacts
 from tasks.child.framework_steps import answers
 from tasks.child.plugin_steps import arguments
 from tasks.child.plugin_steps import load as load_file
 from tasks.core.build import Job
 from tasks.core.errors import UnsupportedError
+from tasks.core.spec import Tolerances
 from tasks.core.values import Interface
+from tasks.matching import match
+
+SAME = Tolerances(absolute=1e-3, cosine=0.999)
+"""What a trace may differ by from the module that it was made of."""
 
 
 class TorchNetwork:
@@ -63,11 +67,11 @@ class TorchNetwork:
         traced = torch.jit.trace(self.module, self._tensors(x))
         alone = {name: array[:1] for name, array in x.items()}
         found = TorchNetwork(traced, self.interface).run(alone)
-        for name, difference in artifacts.largest_difference(found, self.run(alone)).items():
-            if difference > 1e-3:
+        for entry in match(self.interface.outputs, found, self.run(alone), SAME):
+            for why in entry.failures(SAME):
                 raise ValueError(
-                    f"the trace answers a batch of 1 wrongly (output {name!r}: {difference:.3g} off): "
-                    f"model.py's forward depends on the batch size that it was traced with"
+                    f"the trace answers a batch of 1 wrongly ({why}): model.py's forward depends on the "
+                    f"batch size that it was traced with"
                 )
         return traced
 

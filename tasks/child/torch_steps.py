@@ -7,9 +7,9 @@ import shutil
 import torch
 
 from tasks.child import artifacts
-from tasks.child.torch_network import TorchNetwork
 from tasks.core.build import Job
 from tasks.core.errors import UnsupportedError
+from tasks.hosting.torchscript_session import Session
 
 
 def convert_torchscript(job: Job) -> None:
@@ -19,10 +19,8 @@ def convert_torchscript(job: Job) -> None:
         shutil.copy(source / "model.pt", job.output / "model.pt")
     else:
         torch.jit.load(str(source / "model.pt")).half().save(str(job.output / "model.pt"))
-    module = torch.jit.load(str(job.output / "model.pt"))
-    network = TorchNetwork(module, artifacts.read_interface(source))
     try:
-        artifacts.finish(job, network.run)
+        artifacts.finish(job, Session)
     except RuntimeError as error:
         if "not implemented for 'Half'" in str(error):
             raise UnsupportedError(f"PyTorch on this CPU: {str(error).splitlines()[-1]}") from error

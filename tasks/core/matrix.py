@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import product as combinations
 from typing import Any, Literal, TypeVar
 
-from pydantic import PositiveInt
+from pydantic import Field
 
 from tasks.core.errors import unknown
 from tasks.core.spec import GpuProfile, LoadDefaults, ModelSpec, Variant
@@ -29,14 +29,16 @@ Name = TypeVar("Name", bound=str)
 TORCH_JIT: dict[ExportFormat, Literal["trace", "script"]] = {"ts-trace": "trace", "ts-script": "script"}
 
 
-class Limits(Value):
-    """Bounds that make a sweep smaller than the model's spec has it; None leaves the spec's."""
+class Selection(Value):
+    """Which part of the matrix is wanted, and bounds that make its points fewer than the model's spec has."""
 
-    max_batch_size: PositiveInt | None = None
-    max_concurrency: PositiveInt | None = None
-    request_count: PositiveInt | None = None
+    formats: tuple[str, ...] = Field((), description="Only these serving formats; none: all of the model's")
+    precisions: tuple[str, ...] = Field((), description="Only these precisions; none: all of the model's")
+    max_batch_size: int | None = Field(None, ge=1, description="At most this batch size")
+    max_concurrency: int | None = Field(None, ge=1, description="At most this concurrency online")
+    request_count: int | None = Field(None, ge=1, description="At least this many requests a window")
 
-    def applied(self, variant: Variant) -> Variant:
+    def bounded(self, variant: Variant) -> Variant:
         """The variant within these bounds; of each list of points the smallest stays in any case."""
         batch, most = self.max_batch_size, self.max_concurrency
         serving, offline, online = variant.serving, variant.offline, variant.online
@@ -54,14 +56,6 @@ class Limits(Value):
             count = {"request_count": self.request_count}
             offline, online = offline.model_copy(update=count), online.model_copy(update=count)
         return variant.model_copy(update={"serving": serving, "offline": offline, "online": online})
-
-
-class Selection(Value):
-    """Which part of the matrix is wanted; an empty tuple means all of it."""
-
-    formats: tuple[str, ...] = ()
-    precisions: tuple[str, ...] = ()
-    limits: Limits = Limits()
 
 
 class Plan(Value):
@@ -88,7 +82,7 @@ def expand(
     """
     if variant_name not in spec.variants:
         raise unknown(f"variant of {spec.name}", variant_name, spec.variants)
-    variant = selection.limits.applied(spec.variants[variant_name])
+    variant = selection.bounded(spec.variants[variant_name])
     formats = chosen("format", selection.formats, tuple(spec.formats))
     known = tuple(dict.fromkeys(p for f in spec.formats.values() for p in f.precisions))
     precisions = chosen("precision", selection.precisions, known)

@@ -77,15 +77,25 @@ class ShapeRange(Value):
 
 
 class ConversionTolerance(Value):
-    """How far a converted model may be from its export on the example: |difference| <= absolute +
-    relative x |export's|."""
+    """A bound of the conversion alone: |difference| <= absolute + relative x |export's|."""
 
-    absolute: float = Field(ge=0)
+    absolute: float = Field(gt=0)
     relative: float = Field(ge=0)
+
+    def tighten(self, tolerance: Tolerance) -> dict[str, float]:
+        """The smaller of each of its bounds and of the tolerance's."""
+        return {
+            "absolute": min(self.absolute, tolerance.absolute),
+            "relative": min(self.relative, tolerance.relative),
+        }
 
 
 class Conversion(Value):
-    """What converting a variant needs beside its export."""
+    """What converting a variant needs beside its export.
+
+    A converted model must answer its export's example within the tolerances of its precision, and
+    within `tolerance` where that is tighter.
+    """
 
     workspace_bytes: PositiveInt | None = None
     shapes: dict[str, ShapeRange] = Field({})
@@ -183,6 +193,14 @@ class ModelSpec(Value):
             return tensor.model_copy(update={"shape": (-1, *axes)})
 
         return Interface(inputs=tuple(map(resolve, self.inputs)), outputs=tuple(map(resolve, self.outputs)))
+
+    def conversion_tolerances(self, variant: str, precision: Precision) -> Tolerances:
+        """How far a converted model may be from its export."""
+        tolerances, bound = self.tolerances[precision], self.variants[variant].convert.tolerance
+        if bound is None:
+            return tolerances
+        outputs = {n: t.model_copy(update=bound.tighten(t)) for n, t in tolerances.outputs.items()}
+        return tolerances.model_copy(update={**bound.tighten(tolerances), "outputs": outputs})
 
 
 class ProfileRule(Value):

@@ -10,10 +10,11 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 
-Format = Literal["ts-trace", "ts-script", "onnx", "tf-savedmodel"]
-ExportFormat = Literal["ts-trace", "ts-script", "onnx", "tf-savedmodel"]
+Format = Literal["ts-trace", "ts-script", "aoti", "onnx", "trt", "tf-savedmodel", "tf-trt"]
+ExportFormat = Literal["ts-trace", "ts-script", "torch-export", "onnx", "tf-savedmodel"]
 Framework = Literal["torch", "tensorflow"]
-Precision = Literal["fp32", "fp16"]
+Precision = Literal["fp32", "fp16", "bf16", "int8"]
+Accelerator = Literal["none", "trt", "amp"]
 Scenario = Literal["offline", "online"]
 Generator = Literal["perf_analyzer", "client"]
 Scalar = bool | int | float | str
@@ -76,7 +77,7 @@ class Product(Value):
     export_precision: Precision = "fp32"
     format: Format
     precision: Precision
-    accelerator: Literal["none"] = "none"
+    accelerator: Accelerator = "none"
     opset: PositiveInt | None = None
     torch_jit: Literal["none", "trace", "script"] = "none"
     triton_release: str

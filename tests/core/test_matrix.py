@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tasks.core.errors import UserError
-from tasks.core.matrix import Limits, Plan, Selection, expand
+from tasks.core.matrix import Plan, Selection, expand
 from tasks.core.spec import GpuProfile, ModelSpec, ProfileRule
 
 
@@ -53,7 +53,7 @@ def test_every_combination_is_a_cell_or_excluded_with_a_reason(
 
 def test_limits_cut_points_and_keep_the_smallest(spec: ModelSpec, profile: GpuProfile) -> None:
     def cell(**limits: int) -> Any:
-        return plan(spec, profile, limits=Limits(**limits)).cells[0]
+        return plan(spec, profile, **limits).cells[0]
 
     full = cell()
     assert cell(max_batch_size=full.static.max_batch_size + 1) == full

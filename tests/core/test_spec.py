@@ -72,11 +72,11 @@ def test_complete_file_is_read(path: Path, model_data: dict[str, Any], spec: Mod
         ("variants.tiny.metric.better", "more", "metric.better: Input should be 'higher' or 'lower'"),
         ("inputs.0.dtype", "int", "inputs.0.dtype: Input should be 'bool', 'uint8'"),
         ("inputs.0.shape", [], "inputs.0.shape: "),
-        ("formats.trt", {"export": "onnx", "precisions": ["fp32"]}, "formats.trt"),
+        ("formats.openvino", {"export": "onnx", "precisions": ["fp32"]}, "formats.openvino"),
         (
-            "formats.trt",
+            "formats.openvino",
             {"export": "onnx", "precisions": ["fp32"]},
-            "'onnx' or 'tf-savedmodel' (found 'trt')",
+            "'tf-savedmodel' or 'tf-trt' (found 'openvino')",
         ),
         ("formats.onnx.precisions", ["fp8"], "formats.onnx.precisions.0: Input should be 'fp32'"),
         ("tolerances.fp32.absolute", 0, "tolerances.fp32.absolute: Input should be greater than 0"),
@@ -179,3 +179,14 @@ def test_interface_has_numbers_for_parameters(spec: ModelSpec) -> None:
 def test_spec_cannot_be_changed(spec: ModelSpec) -> None:
     with pytest.raises(ValueError, match="frozen"):
         spec.opset = 1
+
+
+def test_conversion_is_held_to_the_tighter_bound(model_data: dict[str, Any]) -> None:
+    outputs = {"y": {"absolute": 0.05, "relative": 0.2, "cosine": 0.9}}
+    change(model_data, "tolerances.fp16", {"absolute": 0.1, "cosine": 0.99, "outputs": outputs})
+    loose = ModelSpec.model_validate(model_data)
+    assert loose.conversion_tolerances("tiny", "fp16") == loose.tolerances["fp16"]
+    change(model_data, "variants.tiny.convert", {"tolerance": {"absolute": 0.07, "relative": 0.1}})
+    found = ModelSpec.model_validate(model_data).conversion_tolerances("tiny", "fp16")
+    assert (found.absolute, found.relative, found.cosine) == (0.07, 0, 0.99)
+    assert (found.of("y").absolute, found.of("y").relative) == (0.05, 0.1)

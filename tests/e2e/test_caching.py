@@ -18,7 +18,8 @@ STAGES = ["prepare", "export", "convert", "profile_data", "reference", "baseline
 BUILD = """
 import sys
 from prefect import flow, tags
-from flows.planning import SweepOptions, plan
+from flows.options import SweepOptions
+from flows.planning import plan
 from flows.qualify import build_cell
 from tasks.core.build import Workplace
 from tasks.core.site import default_site

@@ -8,7 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.planning import SweepOptions, plan
+from flows.options import SweepOptions
+from flows.planning import plan
 from tasks.core.site import ROOT, default_site
 
 EXPECTED = pl.read_csv(ROOT / "tests" / "expected_cells.csv").sort("cell")

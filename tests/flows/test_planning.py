@@ -8,7 +8,8 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from flows.planning import SweepOptions, choose_generator, plan, preflight
+from flows.options import SweepOptions
+from flows.planning import choose_generator, plan, preflight
 from tasks.core.errors import UserError
 from tasks.core.site import ROOT, Site
 from tasks.loadgen import GENERATORS

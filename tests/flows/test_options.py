@@ -1,0 +1,61 @@
+"""One definition of what a campaign is asked for: the CLI's options are its fields."""
+
+from __future__ import annotations
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from flows.options import SweepOptions, with_sweep_options
+from tasks.core.errors import UserError
+
+GIVEN = {
+    "models": ("a", "b"),
+    "variant": "full",
+    "profile": "card",
+    "random_weights": True,
+    "generator": "client",
+    "server": "other",
+    "formats": ("onnx",),
+    "precisions": ("fp16", "fp32"),
+    "max_batch_size": 2,
+    "max_concurrency": 3,
+    "request_count": 4,
+}
+ARGUMENTS = (
+    "--model a --model b --variant full --profile card --random-weights --generator client --server other "
+    "--format onnx --precision fp16 --precision fp32 --max-batch-size 2 --max-concurrency 3 --request-count 4"
+)
+
+
+def called(*arguments: str) -> SweepOptions:
+    seen: list[SweepOptions] = []
+    app = typer.Typer()
+    app.command()(with_sweep_options(seen.append))
+    result = CliRunner().invoke(app, arguments)
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return seen[0]
+
+
+def test_every_field_is_an_option() -> None:
+    assert set(GIVEN) == set(SweepOptions.model_fields)
+    assert called(*ARGUMENTS.split()) == SweepOptions.model_validate(GIVEN)
+
+
+def test_what_is_not_given_is_the_default() -> None:
+    assert called() == SweepOptions()
+
+
+def test_wrong_value_is_told_with_those_that_there_are() -> None:
+    with pytest.raises(UserError, match="generator: Input should be 'auto', 'perf_analyzer' or 'client'"):
+        called("--generator", "cleint")
+
+
+def test_help_says_what_each_option_does() -> None:
+    app = typer.Typer()
+    app.command()(with_sweep_options(lambda options: None))
+    text = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["--help"]).output
+    for field in SweepOptions.model_fields.values():
+        assert field.description and field.description in text
