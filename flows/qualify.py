@@ -21,7 +21,7 @@ from tasks.core.environment import host, versions
 from tasks.core.plugins import Plugin
 from tasks.core.results import FAILING, Writer
 from tasks.core.site import default_site
-from tasks.core.values import ArtifactRef, Cell, Value
+from tasks.core.values import ArtifactRef, Cell, Product, Value
 from tasks.correctness import correctness
 from tasks.deploy import deploy
 from tasks.formats import FORMATS
@@ -104,7 +104,7 @@ def build_cell(plugin: Plugin, cell: Cell, campaign: str, at: Workplace) -> Buil
     if not product.random_weights:
         prepared = ensure(prepare.prepare, prepare.request(plugin, product, at.site), at)
     exported = ensure(export.export, export.request(plugin, product, prepared), at)
-    converted = ensure(convert.convert, convert.request(plugin, product, exported), at)
+    converted = convert_product(plugin, product, exported, at)
     samples = ensure(profile_data.profile_data, profile_data.request(plugin, cell, prepared), at)
     expected = ensure(reference.reference, reference.request(plugin, cell, prepared, samples), at)
     framework = ensure(baseline.baseline, baseline.request(plugin, cell, prepared, samples, campaign), at)
@@ -115,6 +115,13 @@ def build_cell(plugin: Plugin, cell: Cell, campaign: str, at: Workplace) -> Buil
         reference=expected,
         baseline=baseline.read(framework, at),
     )
+
+
+def convert_product(plugin: Plugin, product: Product, exported: ArtifactRef, at: Workplace) -> ArtifactRef:
+    """The conversions from the export to the product, each of what it is made of."""
+    made_of = convert.source(product)
+    source = convert_product(plugin, made_of, exported, at) if made_of else exported
+    return ensure(convert.convert, convert.request(plugin, product, source), at)
 
 
 def measure_cell(

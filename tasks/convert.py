@@ -1,4 +1,6 @@
-"""Stage `convert`: portable file -> serving format and precision."""
+"""Stage `convert`: portable file -> serving format and precision.
+
+A conversion may be made of another one, which is then built, proven and cached like any."""
 
 from __future__ import annotations
 
@@ -13,8 +15,14 @@ from tasks.formats import FORMATS
 VERSION = 3
 
 
-def request(plugin: Plugin, product: Product, exported: ArtifactRef) -> BuildRequest:
-    """What convert reads: the export, the precision to bring it to, how far that may move the answers."""
+def source(product: Product) -> Product | None:
+    """The product that this one is converted from; None: its export."""
+    made_of = FORMATS[product.format].MADE_OF
+    return product.model_copy(update={"format": made_of}) if made_of else None
+
+
+def request(plugin: Plugin, product: Product, source: ArtifactRef) -> BuildRequest:
+    """What convert reads: its source, the precision to bring it to, how far that may move the answers."""
     module = FORMATS[product.format]
     tolerances = plugin.spec.conversion_tolerances(product.variant, product.precision)
     return BuildRequest(
@@ -24,7 +32,7 @@ def request(plugin: Plugin, product: Product, exported: ArtifactRef) -> BuildReq
             "precision": product.precision,
             "tolerances": tolerances.model_dump(),
         },
-        inputs={"exported": exported},
+        inputs={"source": source},
         libraries=versions(module.LIBRARIES),
     )
 

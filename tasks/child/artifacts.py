@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -68,17 +69,18 @@ def check_shapes(tensors: tuple[Tensor, ...], arrays: Arrays, where: str) -> Non
 
 
 def finish(job: Job, open_session: Callable[[Path, str], Session]) -> None:
-    """Prove a converted model as it will be served, on the export's example; write its interface and
-    `margins.json`, what was found.
+    """Prove a converted model as it will be served, on the export's example; write its interface, the
+    example and `margins.json`, what was found.
 
     fp16: the float inputs are half, too, and the outputs are what the model gives.
 
     Raises:
         ValueError: an output is further off than the spec allows a conversion, or not finite.
     """
-    source = job.inputs["exported"]
+    source = job.inputs["source"]
     interface = read_interface(source)
     x, expected = read_example(source)
+    shutil.copy(source / "example.npz", job.output)  # what is made of this one is proven on it, too
     if job.fields["precision"] == "fp16":
         x = {name: array.astype(_half(array.dtype)) for name, array in x.items()}
     inputs = with_dtypes(interface.inputs, x)

@@ -14,7 +14,7 @@ from tasks.hosting.onnx_session import Session
 
 def convert_onnx(job: Job) -> None:
     """`model.onnx` at the wanted precision. fp16: weights, arithmetic, float inputs and outputs in half."""
-    source = job.inputs["exported"]
+    source = job.inputs["source"]
     target = job.output / "model.onnx"
     if job.fields["precision"] == "fp32":
         shutil.copy(source / "model.onnx", target)

@@ -11,5 +11,5 @@ from tasks.hosting.savedmodel_session import Session
 
 def convert_savedmodel(job: Job) -> None:
     """`model.savedmodel` as exported; the spec lists no other precision for it."""
-    shutil.copytree(job.inputs["exported"] / "model.savedmodel", job.output / "model.savedmodel")
+    shutil.copytree(job.inputs["source"] / "model.savedmodel", job.output / "model.savedmodel")
     artifacts.finish(job, Session)

@@ -14,7 +14,7 @@ from tasks.hosting.torchscript_session import Session
 
 def convert_torchscript(job: Job) -> None:
     """`model.pt` at the wanted precision: as exported, or half-precision weights, inputs and outputs."""
-    source = job.inputs["exported"]
+    source = job.inputs["source"]
     if job.fields["precision"] == "fp32":
         shutil.copy(source / "model.pt", job.output / "model.pt")
     else:

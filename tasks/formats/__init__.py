@@ -11,8 +11,10 @@ from tasks.formats import onnx, tf_savedmodel, ts_script, ts_trace
 class FormatModule(Protocol):
     """What a format's module has."""
 
+    MADE_OF: Format | None
+    """The format, at the same precision, that it is converted from; None: its export."""
     CONVERT_STEP: str
-    """The step of `tasks.child` that makes it from its export."""
+    """The step of `tasks.child` that makes it."""
     LIBRARIES: tuple[str, ...]
     """Distributions that converting and hosting need; their versions are in the cache key."""
     FILE: str

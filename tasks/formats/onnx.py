@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tasks.core.values import Interface
+from tasks.core.values import Format, Interface
 
+MADE_OF: Format | None = None
 CONVERT_STEP = "convert_onnx"
 LIBRARIES: tuple[str, ...] = ("onnx", "onnxruntime")
 FILE = "model.onnx"

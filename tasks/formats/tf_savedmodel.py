@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tasks.core.values import Interface
+from tasks.core.values import Format, Interface
 
+MADE_OF: Format | None = None
 CONVERT_STEP = "convert_savedmodel"
 LIBRARIES: tuple[str, ...] = ("tensorflow",)
 FILE = "model.savedmodel"

@@ -6,9 +6,10 @@ from tasks.formats.ts_trace import (
     CONVERT_STEP,
     FILE,
     LIBRARIES,
+    MADE_OF,
     NATIVE_BACKEND,
     SESSION,
     why_not_native,
 )
 
-__all__ = ["CONVERT_STEP", "FILE", "LIBRARIES", "NATIVE_BACKEND", "SESSION", "why_not_native"]
+__all__ = ["CONVERT_STEP", "FILE", "LIBRARIES", "MADE_OF", "NATIVE_BACKEND", "SESSION", "why_not_native"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from tasks.core.values import Interface
+from tasks.core.values import Format, Interface
 
+MADE_OF: Format | None = None
 CONVERT_STEP = "convert_torchscript"
 LIBRARIES: tuple[str, ...] = ("torch",)
 FILE = "model.pt"

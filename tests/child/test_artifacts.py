@@ -32,7 +32,7 @@ def job(tmp_path: Path, interface: Any) -> Any:
         tolerances = Tolerances(**{"absolute": 100, "cosine": 0.01} | bounds)  # type: ignore[arg-type]  # floats
         fields = {"precision": precision, "tolerances": tolerances.model_dump()}
         return Job(
-            step="convert_x", fields=fields, inputs={"exported": exported}, plugin=tmp_path, output=output
+            step="convert_x", fields=fields, inputs={"source": exported}, plugin=tmp_path, output=output
         )
 
     return make
@@ -66,7 +66,7 @@ def test_half_precision_has_half_inputs_and_outputs_and_whole_integers(job: Any)
 def test_full_precision_keeps_the_interface(job: Any) -> None:
     one = job()
     artifacts.finish(one, answering(Y))
-    assert artifacts.read_interface(one.output) == artifacts.read_interface(one.inputs["exported"])
+    assert artifacts.read_interface(one.output) == artifacts.read_interface(one.inputs["source"])
 
 
 def test_what_is_beyond_the_tolerance_is_refused_with_how_far(job: Any) -> None:

@@ -130,7 +130,7 @@ def test_the_artifact_is_served_without_the_plug_in_that_made_it(
     server: Any, interface: Any, run_python: Any, tmp_path: Path
 ) -> None:
     plugin = tmp_path / "models" / "scale"
-    folders = {name: tmp_path / name for name in ("prepared", "exported", "converted")}
+    folders = {name: tmp_path / name for name in ("prepared", "source", "converted")}
     for folder in (plugin, *folders.values()):
         folder.mkdir(parents=True)
     (plugin / "model.py").write_text(PLUGIN)
@@ -138,13 +138,13 @@ def test_the_artifact_is_served_without_the_plug_in_that_made_it(
     (folders["prepared"] / "parameters.json").write_text("{}")
     io = interface([("x", "float32", (-1, 4))], [("y", "float32", (-1, 4))])
     fields = {"framework": "torch", "interface": io.model_dump(), "parameters": {}, "format": "ts-trace"}
-    fields |= {"precision": "fp32", "tolerance": None}
-    jobs = {"export": "exported", "convert_torchscript": "converted"}
+    fields |= {"precision": "fp32", "tolerances": {"absolute": 1e-6, "cosine": 0.999}}
+    jobs = {"export": "source", "convert_torchscript": "converted"}
     for step, output in jobs.items():
         job = Job(step=step, fields=fields, inputs=folders, plugin=plugin, output=folders[output])
         (tmp_path / step).write_text(job.model_dump_json())
     run_python(BUILD, *(tmp_path / step for step in jobs))
-    for gone in (plugin.parent, folders["prepared"], folders["exported"]):
+    for gone in (plugin.parent, folders["prepared"], folders["source"]):
         shutil.rmtree(gone)
 
     model = server.load("scale", folders["converted"], io, format_="ts-trace")
