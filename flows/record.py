@@ -15,6 +15,7 @@ from tasks.baseline import Baseline
 from tasks.core.clock import collecting
 from tasks.core.environment import Host
 from tasks.core.errors import StepError, UnsupportedError
+from tasks.core.files import write_atomic
 from tasks.core.memory import peak_bytes
 from tasks.core.results import (
     Row,
@@ -25,7 +26,6 @@ from tasks.core.results import (
     plan_columns,
     serving_columns,
 )
-from tasks.core.store import write_atomic
 from tasks.core.values import ArtifactRef, Cell, Endpoint, LoadPlan, Serving, Value
 from tasks.correctness import Correctness
 from tasks.performance import MeasuredPoint, PartlyMeasuredError

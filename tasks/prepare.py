@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
+import functools
 from pathlib import Path
 
 from tasks.caching import build_task
 from tasks.core.build import Workplace, build
 from tasks.core.environment import versions
 from tasks.core.errors import UserError
+from tasks.core.files import digest_file, digest_tree
 from tasks.core.plugins import Plugin, source_digests
 from tasks.core.site import Site
-from tasks.core.store import BuildRequest, digest_tree
+from tasks.core.store import BuildRequest
 from tasks.core.values import ArtifactRef, Product
 
 VERSION = 1
@@ -56,7 +57,12 @@ def prepare(request: BuildRequest, at: Workplace) -> ArtifactRef:
 
 
 def _digest(path: Path) -> str:
-    if path.is_dir():
-        return digest_tree(path)
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    """Of a source's content. It may be gigabytes and every cell asks: read again only once touched."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    stats = [(file, file.stat()) for file in files]
+    return _digest_as_of(path, frozenset((file, stat.st_size, stat.st_mtime_ns) for file, stat in stats))
+
+
+@functools.lru_cache(maxsize=256)
+def _digest_as_of(path: Path, stamps: frozenset[tuple[Path, int, int]]) -> str:
+    return digest_tree(path) if path.is_dir() else digest_file(path)

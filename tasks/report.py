@@ -10,7 +10,7 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
 
 from tasks.core import results
-from tasks.core.store import write_atomic
+from tasks.core.files import write_atomic
 from tasks.reporting.html import page
 from tasks.reporting.markdown import document
 

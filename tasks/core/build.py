@@ -14,8 +14,9 @@ from tasks.core import proc
 from tasks.core.clock import work
 from tasks.core.environment import device_lock
 from tasks.core.errors import StepError, UnsupportedError
+from tasks.core.files import write_atomic
 from tasks.core.site import Site
-from tasks.core.store import BuildRequest, write_atomic
+from tasks.core.store import BuildRequest
 from tasks.core.values import ArtifactRef, Value
 
 log = logging.getLogger("servegrid")

@@ -13,9 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +22,7 @@ from typing import Any
 from filelock import FileLock
 from pydantic import Field, ValidationError
 
+from tasks.core.files import digest_tree, fsync, write_atomic
 from tasks.core.values import ArtifactRef, Value
 
 
@@ -106,12 +105,12 @@ class Store:
         target = self.path(ref)
         target.parent.mkdir(parents=True, exist_ok=True)
         for path in folder.rglob("*"):
-            _fsync(path)
+            fsync(path)
         with self._locked(digest):  # another key may give the same content at the same time
             if not self.intact(ref):
                 shutil.rmtree(target, ignore_errors=True)
                 folder.replace(target)
-                _fsync(target.parent)
+                fsync(target.parent)
         return ref
 
     @contextmanager
@@ -130,35 +129,3 @@ class Store:
         base.mkdir(parents=True, exist_ok=True)
         with FileLock(base / f"{name}.lock"):
             yield
-
-
-def digest_tree(folder: Path) -> str:
-    """SHA-256 over the relative path and content of every file below `folder`."""
-    total = hashlib.sha256()
-    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
-        with path.open("rb") as file:
-            content = hashlib.file_digest(file, "sha256").hexdigest()
-        total.update(f"{path.relative_to(folder).as_posix()}\0{content}\n".encode())
-    return total.hexdigest()
-
-
-def write_atomic(path: Path, text: str) -> None:
-    """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    try:
-        with fresh.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    finally:
-        fresh.unlink(missing_ok=True)
-
-
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -7,8 +7,8 @@ import shlex
 import sys
 
 from tasks.core import proc
+from tasks.core.files import write_atomic
 from tasks.core.site import Site
-from tasks.core.store import write_atomic
 from tasks.core.values import Value
 from tasks.loadgen.base import Measurement, Point, Target, timeout_s
 
