@@ -19,7 +19,7 @@ sweep: install
 
 test: install lint
 	-$(MAKE) perf-analyzer
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses 2 --dist loadgroup
 
 lint: install
 	$(BIN)/ruff check .

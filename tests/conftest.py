@@ -109,12 +109,27 @@ def _descendant(name: str, known: set[int]) -> psutil.Process:
     return found
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several workers (`make test` has two): all that measures goes to one, for a device is measured
+    by one at a time; of the rest each folder to one, so that what its tests share is made once."""
+    for item in items:
+        folder = item.path.relative_to(Path(__file__).parent).parts[0]
+        group = "measuring" if folder in ("e2e", "loadgen") else folder
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(scope="session")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One artifact store for all tests that build models: a tiny variant is trained once. A developer may
     keep it between runs, in the folder that SERVEGRID_TEST_STORE names."""
     kept = os.environ.get("SERVEGRID_TEST_STORE")
-    return Path(kept) if kept else tmp_path_factory.mktemp("store")
+    if kept:
+        return Path(kept)
+    base = tmp_path_factory.getbasetemp()
+    several = "PYTEST_XDIST_WORKER" in os.environ  # then each worker's folder lies in one of the run
+    store = (base.parent if several else base) / "store"
+    store.mkdir(exist_ok=True)
+    return store
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -59,8 +60,16 @@ def measuring(command: Any) -> bool:
     return bool(of_site(command, "tasks.loadgen.client_process"))
 
 
-def regions() -> set[str]:
-    return {path.name for path in Path("/dev/shm").glob("servegrid_*")}
+def shm_prefix(command: Any) -> str:
+    """How the shared memory of the running server and of its clients is named."""
+    server = tritonserver(command)
+    assert server is not None
+    (found,) = re.findall(r"shm-region-prefix-name=(\w+)", " ".join(server.cmdline()))
+    return str(found)
+
+
+def regions(prefix: str) -> set[str]:
+    return {path.name for path in Path("/dev/shm").glob(f"{prefix}*")}
 
 
 @pytest.mark.parametrize(
@@ -145,8 +154,9 @@ def test_a_plugin_that_raises_ends_one_cell_and_the_others_go_on(command: Any, p
 def test_a_server_killed_in_mid_measurement_costs_one_cell(command: Any) -> None:
     process = command.start("sweep", "--model", "tiny_mlp", "--generator", "client")
     wait_for(lambda: measuring(command), 120)
-    first = tritonserver(command)
+    first, prefix = tritonserver(command), shm_prefix(command)
     assert first is not None
+    assert regions(prefix)
     killed = time.monotonic()
     first.kill()
     wait_for(command.rows, 30)
@@ -157,13 +167,14 @@ def test_a_server_killed_in_mid_measurement_costs_one_cell(command: Any) -> None
     assert verdicts[0] == "error", output
     assert verdicts[1] in MEASURED, output
     assert of_site(command) == []
-    assert not regions()
+    assert not regions(prefix)
 
 
 def test_ctrl_c_keeps_finished_rows_and_leaves_nothing_behind(command: Any) -> None:
     process = command.start("sweep", "--model", "tiny_mlp", "--generator", "client")
     wait_for(command.rows, 200)
     wait_for(lambda: measuring(command), 120)
+    prefix = shm_prefix(command)
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130, output
@@ -173,13 +184,14 @@ def test_ctrl_c_keeps_finished_rows_and_leaves_nothing_behind(command: Any) -> N
     assert [cell["verdict"] for cell in cells[1:]] == ["skipped"]
     assert (command.campaign / "cells.parquet").exists()
     wait_for(lambda: not of_site(command), 10)
-    assert not regions()
+    assert not regions(prefix)
 
 
 def test_a_killed_command_leaves_nothing_behind(command: Any) -> None:
     process = command.start("sweep", "--model", "tiny_mlp", "--generator", "client")
     wait_for(lambda: measuring(command), 200)
+    prefix = shm_prefix(command)
     process.kill()
     process.communicate(timeout=30)
     wait_for(lambda: not of_site(command), 15)
-    wait_for(lambda: not regions(), 5)
+    wait_for(lambda: not regions(prefix), 5)
