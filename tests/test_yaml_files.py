@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tasks.core.matrix import Selection, expand
-from tasks.core.plugins import load_model, load_profile, source_digests
+from tasks.core.plugins import known_models, load_model, load_profile, source_digests
 from tasks.core.site import ROOT
 
-MODELS = sorted(p.parent for p in (ROOT / "models").glob("[!_]*/model.yaml"))
+MODELS = known_models(ROOT / "models")
 PROFILES = sorted((ROOT / "gpu_profiles").glob("*.yaml"))
 
 
@@ -19,9 +19,9 @@ def test_there_are_files_to_check() -> None:
     assert PROFILES
 
 
-@pytest.mark.parametrize("folder", MODELS, ids=lambda p: p.name)
-def test_model_loads_and_offers_both_sizes(folder: Path) -> None:
-    spec = load_model(ROOT / "models", folder.name).spec
+@pytest.mark.parametrize("model", MODELS)
+def test_model_loads_and_offers_both_sizes(model: str) -> None:
+    spec = load_model(ROOT / "models", model).spec
     assert {"tiny", "full"} <= set(spec.variants)
     for variant in spec.variants.values():
         serving = variant.serving
@@ -30,9 +30,9 @@ def test_model_loads_and_offers_both_sizes(folder: Path) -> None:
         assert variant.online.client_batch <= serving.max_batch_size
 
 
-@pytest.mark.parametrize("folder", MODELS, ids=lambda p: p.name)
-def test_names_of_fixed_axes_are_parameters_of_every_variant(folder: Path) -> None:
-    spec = load_model(ROOT / "models", folder.name).spec
+@pytest.mark.parametrize("model", MODELS)
+def test_names_of_fixed_axes_are_parameters_of_every_variant(model: str) -> None:
+    spec = load_model(ROOT / "models", model).spec
     named = {a for t in (*spec.inputs, *spec.outputs) for a in t.shape[1:] if isinstance(a, str)}
     for variant in spec.variants.values():
         assert named <= set(variant.parameters)
@@ -42,10 +42,10 @@ def test_names_of_fixed_axes_are_parameters_of_every_variant(folder: Path) -> No
                 assert number == variant.parameters.get(axis, axis)
 
 
-@pytest.mark.parametrize("folder", MODELS, ids=lambda p: p.name)
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("entry", ["model.py", "dataloader.py", "metrics.py", "prepare.py"])
-def test_model_has_the_files_of_the_contract(folder: Path, entry: str) -> None:
-    assert entry in source_digests(folder, entry)
+def test_model_has_the_files_of_the_contract(model: str, entry: str) -> None:
+    assert entry in source_digests(ROOT / "models" / model, entry)
 
 
 @pytest.mark.parametrize("path", PROFILES, ids=lambda p: p.stem)
@@ -55,10 +55,10 @@ def test_profile_loads_under_its_own_name(path: Path) -> None:
     assert profile.device_names or profile.device_kind == "cpu"
 
 
-@pytest.mark.parametrize("folder", MODELS, ids=lambda p: p.name)
+@pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("path", PROFILES, ids=lambda p: p.stem)
-def test_every_model_has_cells_on_every_profile(folder: Path, path: Path) -> None:
-    spec = load_model(ROOT / "models", folder.name).spec
+def test_every_model_has_cells_on_every_profile(model: str, path: Path) -> None:
+    spec = load_model(ROOT / "models", model).spec
     profile = load_profile(ROOT / "gpu_profiles", path.stem)
     for variant in spec.variants:
         plan = expand(

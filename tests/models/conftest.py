@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -88,6 +91,46 @@ def prepared(tiny_cell: Callable[..., Tiny]) -> Callable[[str], Path]:
         return tiny.folder(tiny.prepared)
 
     return prepare_tiny
+
+
+@dataclass(frozen=True)
+class Child:
+    """Scripts in processes of their own, where frameworks may be, with a plug-in's folder as import path."""
+
+    folder: Path
+
+    def __call__(self, script: str | Path, *arguments: object) -> Any:
+        """Run a script; the JSON document in its last output line."""
+        return self.finish(self.start(script, *arguments))
+
+    def start(
+        self, script: str | Path, *arguments: object, threads: int | None = None
+    ) -> subprocess.Popen[str]:
+        """A script's text, or its file, as a running process."""
+        environment = {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        if threads:
+            environment["OMP_NUM_THREADS"] = str(threads)
+        what = [str(script)] if isinstance(script, Path) else ["-c", script]
+        command = [sys.executable, "-W", "ignore", *what, *map(str, arguments)]
+        return subprocess.Popen(
+            command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+
+    def output(self, process: subprocess.Popen[str]) -> str:
+        """What a process prints until it ends well."""
+        output, errors = process.communicate(timeout=300)
+        assert process.returncode == 0, errors
+        return output
+
+    def finish(self, process: subprocess.Popen[str]) -> Any:
+        """The JSON document in the last line that a process prints."""
+        return json.loads(self.output(process).splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def child(request: pytest.FixtureRequest) -> Child:
+    """`child(script, *arguments)`: a script that may import from the folder PLUG_IN of the test's module."""
+    return Child(request.module.PLUG_IN)
 
 
 @pytest.fixture

@@ -4,9 +4,6 @@ Everything that needs torch runs in a child process, with the plug-in's folder a
 """
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,23 +13,6 @@ import pytest
 
 PLUG_IN = Path(__file__).parents[2] / "models" / "bert_large_qa"
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "who", "?", *(f"w{i}" for i in range(400))]
-
-
-def start(script: str, *arguments: object, threads: int | None = None) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": str(PLUG_IN), "PYTHONDONTWRITEBYTECODE": "1"}
-    if threads:
-        environment["OMP_NUM_THREADS"] = str(threads)
-    command = [sys.executable, "-c", script, *map(str, arguments)]
-    return subprocess.Popen(
-        command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> Any:
-    """Wait for a script; return the JSON document in its last output line."""
-    output, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
-    return json.loads(output.splitlines()[-1])
 
 
 def write_data(folder: Path, questions: list[tuple[str, str, str, list[str]]]) -> dict[str, Any]:
@@ -96,16 +76,16 @@ print(json.dumps(results))
 NAMES = {"inputs": ["input__0", "input__1", "input__2"], "outputs": ["output__0", "output__1"]}
 
 
-def test_large_checkpoint_with_published_names_loads_completely(tmp_path: Path) -> None:
+def test_large_checkpoint_with_published_names_loads_completely(tmp_path: Path, child: Any) -> None:
     # By hand: embeddings (30528 + 512 + 2 + 2) * 1024, 24 layers of 12 596 224, head 2 * 1024 + 2. The last
     # number is what is left of the random start values.
-    results = finish(start(LOAD_CHECKPOINTS, tmp_path, "large", "none"))
+    results = child(LOAD_CHECKPOINTS, tmp_path, "large", "none")
     assert results == {"none": [334_100_482, False, NAMES, 0.0]}
 
 
-def test_small_checkpoints_load_completely_or_are_refused(tmp_path: Path) -> None:
+def test_small_checkpoints_load_completely_or_are_refused(tmp_path: Path, child: Any) -> None:
     changes = ("none", "bare", "missing", "extra", "shape")
-    results = finish(start(LOAD_CHECKPOINTS, tmp_path, "small", *changes))
+    results = child(LOAD_CHECKPOINTS, tmp_path, "small", *changes)
     # By hand: embeddings 31 044 * 16, 2 layers of 2 224, head 34.
     assert results["none"] == results["bare"] == [501_186, False, NAMES, 0.0]
     refused = f"{tmp_path}/bert_large_qa.pt does not fit {tmp_path}/bert_config.json; "
@@ -144,9 +124,9 @@ print(json.dumps(found))
 """
 
 
-def test_trace_and_onnx_hold_at_other_batch_sizes(tiny: Path, tmp_path: Path) -> None:
+def test_trace_and_onnx_hold_at_other_batch_sizes(tiny: Path, tmp_path: Path, child: Any) -> None:
     # Relative to the largest logit. fp16 resolves 1e-3 per operation; a few layers deep 2e-2 is ample.
-    for traced, onnx, half in finish(start(EXPORT, tiny, tmp_path)):
+    for traced, onnx, half in child(EXPORT, tiny, tmp_path):
         assert traced < 1e-5
         assert onnx < 1e-5
         assert half < 2e-2
@@ -318,8 +298,8 @@ def tiny(prepared: Callable[[str], Path]) -> Path:
     return prepared("bert_large_qa")
 
 
-def test_tiny_answers_questions_on_text_it_never_saw(tiny: Path) -> None:
-    metrics, questions = finish(start(SCORE, tiny))
+def test_tiny_answers_questions_on_text_it_never_saw(tiny: Path, child: Any) -> None:
+    metrics, questions = child(SCORE, tiny)
     assert questions >= 1000
     assert metrics["f1"] >= 0.8
     assert metrics["exact_match"] <= metrics["f1"]
@@ -340,9 +320,9 @@ def test_tiny_data_is_real_squad(tiny: Path, plug_in: Any) -> None:
     assert (y_real["output__0"].sum(axis=1) == 1).all()
 
 
-def test_tiny_is_reproducible_and_follows_the_seed(tmp_path: Path) -> None:
+def test_tiny_is_reproducible_and_follows_the_seed(tmp_path: Path, child: Any) -> None:
     runs = [
-        finish(start(PREPARE, tmp_path / name, json.dumps({"steps": 20, "seed": seed})))
+        child(PREPARE, tmp_path / name, json.dumps({"steps": 20, "seed": seed}))
         for name, seed in (("one", 0), ("two", 0), ("three", 1))
     ]
     assert runs[0] == runs[1]
@@ -350,12 +330,12 @@ def test_tiny_is_reproducible_and_follows_the_seed(tmp_path: Path) -> None:
     assert runs[0]["predict_file"] != runs[2]["predict_file"]
 
 
-def test_tiny_cannot_be_answered_from_one_part_alone(tmp_path: Path) -> None:
+def test_tiny_cannot_be_answered_from_one_part_alone(tmp_path: Path, child: Any) -> None:
     # Both trainings run side by side, one thread each.
     parts = ("context", "question")
-    running = [start(BLIND + SCORE, part, tmp_path / part, threads=1) for part in parts]
+    running = [child.start(BLIND + SCORE, part, tmp_path / part, threads=1) for part in parts]
     for process in running:
-        metrics, _ = finish(process)
+        metrics, _ = child.finish(process)
         assert metrics["f1"] < 0.8
 
 

@@ -16,10 +16,11 @@ from tasks import convert
 from tasks.child import artifacts
 from tasks.core.build import run_step
 from tasks.core.errors import StepError
+from tasks.core.plugins import known_models
 from tasks.core.site import ROOT
 from tasks.correctness import Correctness, correctness
 
-MODELS = sorted(path.parent.name for path in (ROOT / "models").glob("[!_]*/model.yaml"))
+MODELS = known_models(ROOT / "models")
 ALIKE_INPUTS = {"bert_large_qa": ("input__1", "input__2"), "wide_and_deep": ("ad_id_ctr", "campaign_id_ctr")}
 """Models with two inputs of one shape, type and range: segment ids and mask, two rates of clicks."""
 

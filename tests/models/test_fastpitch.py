@@ -161,15 +161,12 @@ def test_client_picture_and_sample(plug_in: Any) -> None:
 # Tiny --------------------------------------------------------------------------------------------------
 
 
-def test_tiny_speaks_lines_that_it_never_heard(
-    tiny: Path, tmp_path: Path, plug_in: Any, run_python: Any
-) -> None:
+def test_tiny_speaks_lines_that_it_never_heard(tiny: Path, tmp_path: Path, plug_in: Any, child: Any) -> None:
     script = """
-import sys; sys.path.insert(0, sys.argv[1])
-import json, numpy as np, torch
+import json, sys, numpy as np, torch
 from dataloader import get_dataloader_fn
 from model import get_model
-folder, size, target = sys.argv[2], json.loads(sys.argv[3]), sys.argv[4]
+folder, size, target = sys.argv[1], json.loads(sys.argv[2]), sys.argv[3]
 ((_, x, _),) = get_dataloader_fn(size["seq"], 1000, f"{folder}/speech.npz")()
 for name, more in (("trained", {"checkpoint": f"{folder}/checkpoint.pt"}), ("untrained", {})):
     module, names = get_model(**size, **more)
@@ -177,7 +174,7 @@ for name, more in (("trained", {"checkpoint": f"{folder}/checkpoint.pt"}), ("unt
         answer = module(torch.from_numpy(x["INPUT__0"]))
     np.savez(f"{target}/{name}.npz", **{n: v.numpy() for n, v in zip(names["outputs"], answer)})
 """
-    run_python(script, PLUG_IN, tiny, json.dumps(TINY["parameters"]), tmp_path)
+    child.output(child.start(script, tiny, json.dumps(TINY["parameters"]), tmp_path))
     ((ids, _, y_real),) = plug_in("dataloader").get_dataloader_fn(48, 1000, str(tiny / "speech.npz"))()
 
     def error(answer: dict[str, Any]) -> float:
@@ -199,19 +196,17 @@ for name, more in (("trained", {"checkpoint": f"{folder}/checkpoint.pt"}), ("unt
         assert error({"OUTPUT__0": mels, "OUTPUT__1": y_real["OUTPUT__1"]}) > 1.25 * threshold
 
 
-def test_tiny_is_reproducible_and_follows_the_seed(tmp_path: Path, run_python: Any) -> None:
+def test_tiny_is_reproducible_and_follows_the_seed(tmp_path: Path, child: Any) -> None:
     script = """
-import sys; sys.path.insert(0, sys.argv[1])
-import json, torch
+import json, sys, torch
 from pathlib import Path
 from prepare import prepare
 results = []
 for seed in (0, 0, 1):
-    prepare("tiny", Path(sys.argv[2]), None, {**json.loads(sys.argv[3]), "steps": 4, "seed": seed})
-    state = torch.load(f"{sys.argv[2]}/checkpoint.pt")["state_dict"]
+    prepare("tiny", Path(sys.argv[1]), None, {**json.loads(sys.argv[2]), "steps": 4, "seed": seed})
+    state = torch.load(f"{sys.argv[1]}/checkpoint.pt")["state_dict"]
     results.append(sum(float(value.double().abs().sum()) for value in state.values()))
 print(json.dumps(results))
 """
-    result = run_python(script, PLUG_IN, tmp_path, json.dumps(TINY["parameters"]))
-    one, two, three = json.loads(result.splitlines()[-1])
+    one, two, three = child(script, tmp_path, json.dumps(TINY["parameters"]))
     assert one == two != three

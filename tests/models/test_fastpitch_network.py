@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 import yaml
 
 PLUG_IN = Path(__file__).parents[2] / "models" / "fastpitch"
@@ -13,21 +12,10 @@ VARIANTS = yaml.safe_load((PLUG_IN / "model.yaml").read_text())["variants"]
 SMALL = {"seq": 48, "hidden": 16, "layers": 1, "head": 8, "filter_width": 24, "predictor": 12}
 
 
-@pytest.fixture
-def run(run_python: Any) -> Callable[..., Any]:
-    """Run a script that can import the plug-in; the JSON document in its last output line."""
-
-    def start(script: str, *arguments: object) -> Any:
-        lines = run_python("import sys; sys.path.insert(0, sys.argv[1])\n" + script, PLUG_IN, *arguments)
-        return json.loads(lines.splitlines()[-1])
-
-    return start
-
-
 # Names and shapes as the published code gives them to a network of a size, and the network itself, written
 # down for one text without padding (NVIDIA DeepLearningExamples, FastPitch: model.py, transformer.py).
 PUBLISHED = """
-import json, torch
+import json, sys, torch
 from torch.nn.functional import conv1d, embedding, layer_norm, linear, softmax
 
 def published_state(hidden, layers, head, filter_width, predictor, seq):
@@ -97,7 +85,7 @@ from pathlib import Path
 from dataloader import get_dataloader_fn
 from model import get_model
 from prepare import prepare
-folder, size = Path(sys.argv[2]), json.loads(sys.argv[3])
+folder, size = Path(sys.argv[1]), json.loads(sys.argv[2])
 state, buffers = published_state(**size)
 torch.save({"state_dict": state | buffers, "epoch": 1500}, folder / "nvidia_fastpitch_200518.pt")
 files = prepare("full", folder / "out", folder, size)
@@ -129,17 +117,17 @@ def write_list(folder: Path, *texts: str) -> None:
 
 
 WRITE_MELS = """
-import json, torch
-for name, value, shape in json.loads(sys.argv[3]):
-    torch.save(torch.full(shape, float(value)), f"{sys.argv[2]}/mels/{name}.pt")
+import json, sys, torch
+for name, value, shape in json.loads(sys.argv[2]):
+    torch.save(torch.full(shape, float(value)), f"{sys.argv[1]}/mels/{name}.pt")
 print("null")
 """
 
 
-def test_full_reads_the_published_checkpoint_and_data(tmp_path: Path, run: Any) -> None:
+def test_full_reads_the_published_checkpoint_and_data(tmp_path: Path, child: Any) -> None:
     write_list(tmp_path, "Mrs. Ray's cat,", "x" * 129, "in 1963.", "a dog barked.")
-    run(WRITE_MELS, tmp_path, json.dumps([["a", -4, [80, 3]], ["d", -5, [80, 5]]]))
-    found = run(PREPARE_FULL, tmp_path, json.dumps(VARIANTS["full"]["parameters"]))
+    child(WRITE_MELS, tmp_path, json.dumps([["a", -4, [80, 3]], ["d", -5, [80, 5]]]))
+    found = child(PREPARE_FULL, tmp_path, json.dumps(VARIANTS["full"]["parameters"]))
     # By hand: embedding 148 * 384; 12 blocks of 3 640 896; 2 predictors of 493 313; pitch embedding 384 * 4;
     # mel 385 * 80.
     assert found["parameters"] == 148 * 384 + 12 * 3_640_896 + 2 * 493_313 + 384 * 4 + 385 * 80 == 44_766_546
@@ -154,12 +142,12 @@ def test_full_reads_the_published_checkpoint_and_data(tmp_path: Path, run: Any) 
     assert found["lengths"] == [[3], [5]]
 
 
-def test_wrong_checkpoints_are_refused(tmp_path: Path, run: Any) -> None:
+def test_wrong_checkpoints_are_refused(tmp_path: Path, child: Any) -> None:
     script = (
         PUBLISHED
         + """
 from model import get_model
-folder, size, results = sys.argv[2], json.loads(sys.argv[3]), {}
+folder, size, results = sys.argv[1], json.loads(sys.argv[2]), {}
 for change in ("module", "missing", "extra", "shape", "bare", "text"):
     state, buffers = published_state(**size)
     if change == "module":
@@ -182,7 +170,7 @@ for change in ("module", "missing", "extra", "shape", "bare", "text"):
 print(json.dumps(results))
 """
     )
-    results = run(script, tmp_path, json.dumps(SMALL))
+    results = child(script, tmp_path, json.dumps(SMALL))
     assert results["module"] == "loaded"
     start = f"{tmp_path}/c.pt: not the FastPitch that model.yaml describes; "
     assert results["missing"].startswith(f"{start}missing: proj.bias. Put nvidia_fastpitch_200518.pt there")
@@ -192,12 +180,12 @@ print(json.dumps(results))
     assert results["text"].startswith(f"{tmp_path}/c.pt: not a checkpoint that holds weights only")
 
 
-def test_wrong_data_is_refused(tmp_path: Path, run: Any) -> None:
+def test_wrong_data_is_refused(tmp_path: Path, child: Any) -> None:
     script = """
-import json
+import json, sys
 from pathlib import Path
 from fastpitch_ljspeech import read_list
-file = Path(sys.argv[2]) / "ljs_mel_dur_pitch_text_test_filelist.txt"
+file = Path(sys.argv[1]) / "ljs_mel_dur_pitch_text_test_filelist.txt"
 good, results = file.read_text(), []
 wrong = good.replace("a.pt", "b.pt"), good.replace("a.pt", "c.pt"), "wavs/a.wav|pitch/a.pt|a dog", ""
 for text in (good, *wrong):
@@ -209,8 +197,8 @@ for text in (good, *wrong):
 print(json.dumps(results))
 """
     write_list(tmp_path, "a dog")
-    run(WRITE_MELS, tmp_path, json.dumps([["a", 0, [80, 2]], ["b", 0, [2, 80]]]))
-    good, turned, absent, columns, empty = run(script, tmp_path)
+    child(WRITE_MELS, tmp_path, json.dumps([["a", 0, [80, 2]], ["b", 0, [2, 80]]]))
+    good, turned, absent, columns, empty = child(script, tmp_path)
     file = f"{tmp_path}/ljs_mel_dur_pitch_text_test_filelist.txt"
     assert good == 1
     assert (
@@ -222,11 +210,11 @@ print(json.dumps(results))
     assert empty == f"{file}: no line without digits and of at most 48 symbols"
 
 
-def test_an_answer_depends_on_neither_neighbours_nor_padding(run: Any) -> None:
+def test_an_answer_depends_on_neither_neighbours_nor_padding(child: Any) -> None:
     script = """
-import json, torch
+import json, sys, torch
 from model import get_model
-size = json.loads(sys.argv[2])
+size = json.loads(sys.argv[1])
 module, _ = get_model(**size)
 again, _ = get_model(**size)
 same = all(torch.equal(a, b) for a, b in zip(module.state_dict().values(), again.state_dict().values()))
@@ -248,7 +236,7 @@ with torch.no_grad():
 largest = mel.abs().max().item()
 print(json.dumps([same, off, behind, frames.flatten().tolist(), list(nothing[0].shape), largest]))
 """
-    same, off, behind, frames, nothing, largest = run(script, json.dumps(SMALL))
+    same, off, behind, frames, nothing, largest = child(script, json.dumps(SMALL))
     assert same, "random weights change from call to call"
     assert off < 1e-4 and behind == 0 and largest > 0.1
     assert frames[2] == 0 and min(frames[0], frames[1], frames[3]) > 11
@@ -256,14 +244,14 @@ print(json.dumps([same, off, behind, frames.flatten().tolist(), list(nothing[0].
 
 
 def test_trace_and_onnx_hold_at_other_batch_sizes_and_in_half_precision(
-    prepared: Callable[[str], Path], tmp_path: Path, run: Any
+    prepared: Callable[[str], Path], tmp_path: Path, child: Any
 ) -> None:
     script = """
-import json, numpy as np, onnx, onnxruntime, torch
+import json, sys, numpy as np, onnx, onnxruntime, torch
 from onnxruntime.transformers import float16
 from dataloader import get_dataloader_fn
 from model import get_model
-tiny, folder, size = sys.argv[2], sys.argv[3], json.loads(sys.argv[4])
+tiny, folder, size = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 module, names = get_model(**size, checkpoint=f"{tiny}/checkpoint.pt")
 batches = [torch.from_numpy(x["INPUT__0"]) for _, x, _ in get_dataloader_fn(48, 8, f"{tiny}/speech.npz")()]
 traced = torch.jit.trace(module, batches[0][:2])
@@ -290,7 +278,7 @@ for tokens in (batches[1][:1], batches[2][:5], batches[3]):
 print(json.dumps(found))
 """
     parameters = json.dumps(VARIANTS["tiny"]["parameters"])
-    for name, dtype, mel, durations, frames in run(script, prepared("fastpitch"), tmp_path, parameters):
+    for name, dtype, mel, durations, frames in child(script, prepared("fastpitch"), tmp_path, parameters):
         assert dtype == ("torch.float16" if "half" in name else "torch.float32")
         # Half precision resolves 0.004 at 4 to 8 frames a token, and may round one the other way.
         assert durations < (0.1 if "half" in name else 1e-4)

@@ -3,9 +3,6 @@
 Everything that needs PyTorch runs in a child process, with the plug-in's folder as its import path.
 """
 
-import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -21,23 +18,9 @@ SCRIPTS = Path(__file__).parent / "nnunet"
 THRESHOLD = 0.85  # of mean Dice, in model.yaml
 
 
-def output(script: Path, *arguments: object) -> str:
-    """What a script prints, run with the plug-in's folder as its import path."""
-    environment = {**os.environ, "PYTHONPATH": str(PLUG_IN), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-W", "ignore", str(script), *map(str, arguments)]
-    done = subprocess.run(command, env=environment, text=True, capture_output=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def run(script: str, *folders: Path) -> Any:
-    """The JSON document in the last output line of a script in SCRIPTS."""
-    return json.loads(output(SCRIPTS / script, *folders).splitlines()[-1])
-
-
 @pytest.fixture(scope="module")
-def network(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return run("check_network.py", tmp_path_factory.mktemp("network"))
+def network(tmp_path_factory: pytest.TempPathFactory, child: Any) -> Any:
+    return child(SCRIPTS / "check_network.py", tmp_path_factory.mktemp("network"))
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +35,8 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def learned(tiny: Path, artifact: Path) -> Any:
-    return run("check_learning.py", tiny, artifact)
+def learned(tiny: Path, artifact: Path, child: Any) -> Any:
+    return child(SCRIPTS / "check_learning.py", tiny, artifact)
 
 
 @pytest.fixture(scope="module")
@@ -189,18 +172,19 @@ def test_tiny_volumes_line_up_with_their_labels(tiny: Path, modules: Any) -> Non
 
 
 def test_client_finds_the_tumour_in_a_served_volume(
-    learned: Any, artifact: Path, tmp_path: Path, server: Any, interface: Any, modules: Any
+    learned: Any, artifact: Path, tmp_path: Path, server: Any, interface: Any, modules: Any, child: Any
 ) -> None:
     axes = (-1, 4, 12, 12, 12)
     io = interface([("INPUT__0", "float16", axes)], [("OUTPUT__0", "float16", axes)])
     asked = ("--url", server.running.grpc_url, "--model", server.load("nnunet_client", artifact, io))
-    told = output(PLUG_IN / "client.py", *asked).splitlines()
+    told = child.output(child.start(PLUG_IN / "client.py", *asked)).splitlines()
     scores = [float(line.split()[-1]) for line in told[:3]]
     assert min(scores) > 0.7, told  # a tumour half again as large as those that it was trained on
     # A volume of one's own: smaller than a patch along one axis, 2 x 2 patches along the others.
     volume, classes = modules("nnunet_blobs").make_volume(18, np.random.default_rng(1))
     np.save(tmp_path / "volume.npy", volume[:, 4:14])
-    told = output(PLUG_IN / "client.py", *asked, "--volume", tmp_path / "volume.npy").splitlines()
+    again = child.start(PLUG_IN / "client.py", *asked, "--volume", tmp_path / "volume.npy")
+    told = child.output(again).splitlines()
     for number in (1, 2, 3):
         found, real = int(told[number - 1].split()[2]), int((classes[4:14] == number).sum())
         assert 0.6 * real < found < 1.6 * real, told

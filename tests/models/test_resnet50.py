@@ -3,10 +3,6 @@
 Everything that needs TensorFlow runs in a child process, with the plug-in's folder as its import path.
 """
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,20 +11,6 @@ import numpy as np
 import pytest
 
 PLUG_IN = Path(__file__).parents[2] / "models" / "resnet50"
-
-
-def child(script: str, *arguments: object) -> Any:
-    """Run a script in a process of its own; return the JSON document in its last output line."""
-    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script, *map(str, arguments)],
-        env={**os.environ, **quiet, "PYTHONPATH": str(PLUG_IN)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 # Checkpoints -------------------------------------------------------------------------------------------
@@ -145,7 +127,7 @@ print(json.dumps(results))
 
 
 @pytest.fixture(scope="module")
-def checkpoints(tmp_path_factory: pytest.TempPathFactory) -> Any:
+def checkpoints(tmp_path_factory: pytest.TempPathFactory, child: Any) -> Any:
     """What one process found, for TensorFlow takes seconds to start."""
     return child(WRITE_CHECKPOINT + FULL + CHANGED, tmp_path_factory.mktemp("checkpoints"))
 
@@ -218,7 +200,7 @@ def tiny(prepared: Callable[[str], Path]) -> Path:
 
 
 @pytest.fixture(scope="module")
-def learned(tiny: Path) -> Any:
+def learned(tiny: Path, child: Any) -> Any:
     return child(SCORE, tiny)
 
 

@@ -3,10 +3,6 @@
 What needs TensorFlow runs in a child process, with the plug-in's folder as its import path.
 """
 
-import json
-import os
-import subprocess
-import sys
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -85,12 +81,8 @@ print(json.dumps(results))
 
 
 @pytest.fixture(scope="module")
-def layouts(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(PLUG_IN)}
-    command = [sys.executable, "-W", "ignore", "-c", LAYOUTS, str(tmp_path_factory.mktemp("imagenet"))]
-    done = subprocess.run(command, env={**os.environ, **quiet}, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+def layouts(child: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return child(LAYOUTS, tmp_path_factory.mktemp("imagenet"))
 
 
 @pytest.mark.parametrize("layout", ["indices", "synsets", "records"])

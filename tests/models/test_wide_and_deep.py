@@ -4,9 +4,6 @@ Everything that needs TensorFlow runs in a child process, with the plug-in's fol
 """
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +14,6 @@ import yaml
 
 PLUG_IN = Path(__file__).parents[2] / "models" / "wide_and_deep"
 OUT = "wide_deep_model"
-
-
-def run(script: str, *arguments: object) -> Any:
-    """Run a script with the plug-in's files on its path; the JSON document in its last output line."""
-    environment = {**os.environ, "PYTHONPATH": str(PLUG_IN), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-c", script, *map(str, arguments)]
-    done = subprocess.run(command, env=environment, text=True, capture_output=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 # What the tiny variant learns --------------------------------------------------------------------------
@@ -71,9 +59,9 @@ print(json.dumps([scores, digests]))
 
 
 @pytest.fixture(scope="session")
-def trained(prepared: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def trained(prepared: Any, tmp_path_factory: pytest.TempPathFactory, child: Any) -> Any:
     """Scores by kind of guesser, digests of two short trainings."""
-    return run(TINY, prepared("wide_and_deep"), tmp_path_factory.mktemp("wide_and_deep"))
+    return child(TINY, prepared("wide_and_deep"), tmp_path_factory.mktemp("wide_and_deep"))
 
 
 def test_tiny_ranks_ads_that_it_never_saw_together(trained: Any) -> None:

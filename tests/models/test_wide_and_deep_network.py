@@ -3,25 +3,12 @@
 TensorFlow runs in child processes, with the plug-in's folder as their import path.
 """
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 PLUG_IN = Path(__file__).parents[2] / "models" / "wide_and_deep"
-
-
-def run(script: str, *arguments: object) -> Any:
-    """Run a script with the plug-in's files on its path; the JSON document in its last output line."""
-    environment = {**os.environ, "PYTHONPATH": str(PLUG_IN), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-c", script, *map(str, arguments)]
-    done = subprocess.run(command, env=environment, text=True, capture_output=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 # Rows and widths: DeepLearningExamples, WideAndDeep/data/outbrain/features.py (HASH_BUCKET_SIZES and
@@ -90,9 +77,9 @@ print(json.dumps([all(right), len(right), len(left), model.count_params(), kerne
 )
 
 
-def test_full_loads_the_published_names_and_shapes_completely(tmp_path: Path) -> None:
+def test_full_loads_the_published_names_and_shapes_completely(tmp_path: Path, child: Any) -> None:
     folder = tmp_path / "checkpoint"
-    right, checked, left, parameters, kernels = run(FULL, folder)
+    right, checked, left, parameters, kernels = child(FULL, folder)
     for file in folder.iterdir():
         file.unlink()  # 370 MB
     # 16 tables in each part, 13 numbers and a bias in the wide one, 6 dense layers.
@@ -180,9 +167,9 @@ print(json.dumps([results, forward]))
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, str], list[Any]]:
+def small(tmp_path_factory: pytest.TempPathFactory, child: Any) -> tuple[dict[str, str], list[Any]]:
     """Errors by change to the checkpoint, and what the script says of its computations."""
-    results, forward = run(SMALL, tmp_path_factory.mktemp("small"))
+    results, forward = child(SMALL, tmp_path_factory.mktemp("small"))
     return results, forward
 
 
