@@ -42,7 +42,7 @@ clean:
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "servegrid needs Python 3.11 or 3.12; set PYTHON=..." >&2; exit 2; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,tensorflow,onnx,dev]'
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,tensorflow,onnx,tensorrt-rtx,dev]'
 	touch $@
 
 $(SERVER): | $(INSTALLED)

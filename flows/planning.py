@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from flows.options import ALL, SweepOptions
+from tasks import convert, export
 from tasks.core.environment import extras, matches, missing
 from tasks.core.errors import UserError, unknown
 from tasks.core.matrix import Plan, expand
@@ -10,8 +11,6 @@ from tasks.core.plugins import Plugin, known_models, load_model, load_profile
 from tasks.core.site import Site
 from tasks.core.spec import GpuProfile
 from tasks.core.values import Excluded, Generator, Value
-from tasks.export import libraries
-from tasks.formats import FORMATS
 from tasks.loadgen import GENERATORS
 from tasks.prepare import check_sources
 from tasks.servers import SERVERS
@@ -70,7 +69,7 @@ def _without_absent(plugin: Plugin, plan: Plan) -> Plan:
     cells, excluded = [], list(plan.excluded)
     for cell in plan.cells:
         product = cell.product
-        wanted = libraries(plugin.spec, product.export_format) | {*FORMATS[product.format].LIBRARIES}
+        wanted = export.libraries(plugin.spec, product.export_format) | convert.libraries(product)
         absent = missing(wanted)
         if absent:
             known = extras(absent)

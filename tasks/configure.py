@@ -14,7 +14,17 @@ from tritonclient.grpc import model_config_pb2 as pb
 from tasks.core.build import Workplace
 from tasks.core.clock import work
 from tasks.core.errors import UnsupportedError
-from tasks.core.values import TRITON_DTYPES, ArtifactRef, Cell, Format, Interface, Serving, Tensor, Value
+from tasks.core.values import (
+    NOT_RUN,
+    TRITON_DTYPES,
+    ArtifactRef,
+    Cell,
+    Format,
+    Interface,
+    Serving,
+    Tensor,
+    Value,
+)
 from tasks.formats import FORMATS
 
 HOSTING = Path(__file__).parent / "hosting"
@@ -79,9 +89,15 @@ def write_repository(
 
 @task(task_run_name="configure {at.cell}", cache_policy=NO_CACHE)
 def configure(cell: Cell, converted: ArtifactRef, root: Path, at: Workplace) -> Configured:
-    """Write the cell's repository; the dynamic serving is the one in `config.pbtxt`."""
+    """Write the cell's repository; the dynamic serving is the one in `config.pbtxt`.
+
+    Raises:
+        UnsupportedError: the model was built and could not be run here.
+    """
     with work("configure"):
         artifact = at.site.store.path(converted)
+        if (artifact / NOT_RUN).exists():
+            raise UnsupportedError((artifact / NOT_RUN).read_text(encoding="utf-8"))
         text = (artifact / "interface.json").read_text(encoding="utf-8")
         interface = Interface.model_validate_json(text)
         name = cell.product.model

@@ -10,7 +10,7 @@ from tasks.core.environment import versions
 from tasks.core.plugins import Plugin
 from tasks.core.store import BuildRequest
 from tasks.core.values import ArtifactRef, Product
-from tasks.formats import FORMATS
+from tasks.formats import BUILD_FIELDS, FORMATS
 
 VERSION = 3
 
@@ -21,16 +21,24 @@ def source(product: Product) -> Product | None:
     return product.model_copy(update={"format": made_of}) if made_of else None
 
 
+def libraries(product: Product) -> set[str]:
+    """Every distribution that the conversions from the export to the product need."""
+    made_of = source(product)
+    return {*FORMATS[product.format].LIBRARIES, *(libraries(made_of) if made_of else ())}
+
+
 def request(plugin: Plugin, product: Product, source: ArtifactRef) -> BuildRequest:
     """What convert reads: its source, the precision to bring it to, how far that may move the answers."""
     module = FORMATS[product.format]
     tolerances = plugin.spec.conversion_tolerances(product.variant, product.precision)
+    more = BUILD_FIELDS[product.format](plugin.spec, product) if product.format in BUILD_FIELDS else {}
     return BuildRequest(
         stage=module.CONVERT_STEP,
         version=VERSION,
         fields={
             "precision": product.precision,
             "tolerances": tolerances.model_dump(),
+            **more,
         },
         inputs={"source": source},
         libraries=versions(module.LIBRARIES),

@@ -14,7 +14,7 @@ from tritonclient.utils import InferenceServerException
 from tasks.configure import model_config, write_repository
 from tasks.core.errors import UnsupportedError
 from tasks.core.values import Format, Interface, Serving
-from tasks.formats import FORMATS
+from tasks.formats import FORMATS, trt
 
 SERVINGS = {
     "static": Serving(batching="static", max_batch_size=8),
@@ -51,10 +51,19 @@ HOW = {
     ("ts-trace", "native"): 'backend: "pytorch" default_model_filename: "model.pt"',
     ("onnx", "hosted"): """backend: "python"
     parameters { key: "session" value { string_value: "onnx_session" } }""",
+    ("trt", "native"): 'backend: "tensorrt" default_model_filename: "model.plan"',
+    ("trt", "hosted"): """backend: "python"
+    parameters { key: "session" value { string_value: "trt_session" } }""",
     ("ts-trace", "hosted"): """backend: "python"
     parameters { key: "session" value { string_value: "torchscript_session" } }""",
 }
 CASES = [(*how, serving) for how, serving in itertools.product(HOW, SERVINGS)]
+
+
+@pytest.fixture(autouse=True)
+def tensorrt_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The native configs are those of a host whose engines are TensorRT's: TensorRT-RTX's are hosted only."""
+    monkeypatch.setattr(trt, "library", lambda: "tensorrt")
 
 
 @pytest.fixture
@@ -168,3 +177,11 @@ def test_native_torchscript_is_refused_for_names_without_their_position(
 
 def test_native_torchscript_takes_names_with_their_position(io: Interface) -> None:
     assert FORMATS["ts-trace"].why_not_native(io) is None
+
+
+def test_engine_of_tensorrt_rtx_is_hosted_only(io: Interface, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trt, "library", lambda: "tensorrt-rtx")
+    native = SERVINGS["static"].model_copy(update={"backend": "native"})
+    with pytest.raises(UnsupportedError, match="does not run engines of TensorRT-RTX"):
+        model_config("it", "trt", native, io)
+    assert model_config("it", "trt", SERVINGS["static"], io).backend == "python"

@@ -9,7 +9,9 @@ import sys
 
 from tasks.core.site import ROOT
 
-FRAMEWORKS = ("torch", "tensorflow", "onnx", "onnxruntime", "tensorrt", "transformers")
+FRAMEWORKS = (
+    "torch", "tensorflow", "onnx", "onnxruntime", "tensorrt", "tensorrt_rtx_bindings", "transformers",
+)  # fmt: skip
 IMPORT = """
 import importlib, json, sys
 for name in sys.argv[1:]:

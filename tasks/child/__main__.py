@@ -22,6 +22,7 @@ STEPS = {
     "convert_torchscript": "tasks.child.torch_steps:convert_torchscript",
     "convert_savedmodel": "tasks.child.tensorflow_steps:convert_savedmodel",
     "convert_onnx": "tasks.child.onnx_steps:convert_onnx",
+    "convert_tensorrt": "tasks.child.tensorrt_steps:convert_tensorrt",
 }
 """Step -> "module:function"; the module is imported only when its step runs."""
 

@@ -17,7 +17,7 @@ import numpy as np
 from tasks.arrays import Arrays
 from tasks.core.build import Job
 from tasks.core.spec import Tolerances
-from tasks.core.values import Interface, Tensor
+from tasks.core.values import NOT_RUN, Interface, Tensor
 from tasks.matching import match
 
 
@@ -96,6 +96,15 @@ def finish(job: Job, open_session: Callable[[Path, str], Session]) -> None:
     failures = [why for margin in found for why in margin.failures(tolerances.of(margin.output))]
     if failures:
         raise ValueError(f"the converted model is not its export: {'; '.join(failures)}")
+
+
+def not_run(job: Job, reason: str) -> None:
+    """Write interface and example of a converted model that this host can build and not run: `not_run.txt`
+    says why, and with no `margins.json` nothing is proven. Such an artifact is never served."""
+    write_interface(job.output, read_interface(job.inputs["source"]))
+    shutil.copy(job.inputs["source"] / "example.npz", job.output)
+    (job.output / NOT_RUN).write_text(reason, encoding="utf-8")
+    print(f"built, not run: {reason}")
 
 
 def _half(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -12,6 +12,7 @@ import platform
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import Requirement
 
@@ -25,10 +26,19 @@ LOCKS = Path("/tmp/servegrid-locks")
 """One place for every process of the host, wherever its TMPDIR points."""
 
 
-ALTERNATIVES = {"tensorflow": ("tensorflow-cpu",), "onnxruntime": ("onnxruntime-gpu",)}
+ALTERNATIVES = {
+    "tensorflow": ("tensorflow-cpu",),
+    "onnxruntime": ("onnxruntime-gpu",),
+    "tensorrt": (
+        "tensorrt-cu13",
+        "tensorrt-cu12",
+        "tensorrt-rtx-cu13-bindings",
+        "tensorrt-rtx-cu12-bindings",
+    ),
+}
 """A distribution -> others that bring the same package."""
 
-EXTRAS = ("torch", "tensorflow", "onnx")
+EXTRAS = ("torch", "tensorflow", "onnx", "tensorrt-rtx")
 """The extras that bring frameworks to a CPU host (pyproject.toml)."""
 
 
@@ -49,11 +59,18 @@ def versions(distributions: Iterable[str]) -> dict[str, str]:
     return {name: _version(name) for name in sorted(distributions)}
 
 
-def _version(name: str) -> str:
+def provider(name: str) -> str | None:
+    """The installed distribution that brings this one's package: itself, or one of its alternatives."""
     for distribution in (name, *ALTERNATIVES.get(name, ())):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            return importlib.metadata.version(distribution)
-    return "absent"
+            importlib.metadata.version(distribution)
+            return distribution
+    return None
+
+
+def _version(name: str) -> str:
+    distribution = provider(name)
+    return importlib.metadata.version(distribution) if distribution else "absent"
 
 
 def extras(distributions: Iterable[str]) -> list[str]:
@@ -88,15 +105,35 @@ def host() -> Host:
 
 def gpu_names() -> tuple[str, ...]:
     """Names of the NVIDIA cards that NVML sees; empty without a driver."""
+    with _nvml() as pynvml:
+        if pynvml is None:
+            return ()
+        handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
+        return tuple(str(pynvml.nvmlDeviceGetName(handle)) for handle in handles)
+
+
+def card() -> dict[str, str]:
+    """Compute capability and driver of this host's first NVIDIA card, on which what is built for a card
+    depends; empty without one."""
+    with _nvml() as pynvml:
+        if pynvml is None or not pynvml.nvmlDeviceGetCount():
+            return {}
+        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(pynvml.nvmlDeviceGetHandleByIndex(0))
+        return {"compute_capability": f"{major}.{minor}", "driver": str(pynvml.nvmlSystemGetDriverVersion())}
+
+
+@contextmanager
+def _nvml() -> Iterator[Any]:
+    """NVIDIA's management library, as long as the block runs; None without a driver."""
     import pynvml
 
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError:
-        return ()
+        yield None
+        return
     try:
-        handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
-        return tuple(str(pynvml.nvmlDeviceGetName(handle)) for handle in handles)
+        yield pynvml
     finally:
         pynvml.nvmlShutdown()
 

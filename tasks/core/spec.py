@@ -6,6 +6,8 @@ from typing import Literal
 
 from pydantic import Field, PositiveInt, model_validator
 
+from tasks.core import shapes
+from tasks.core.shapes import ShapeRange
 from tasks.core.values import ExportFormat, Format, Framework, Interface, Precision, Scalar, Tensor, Value
 
 EXPORTS: dict[Framework, tuple[ExportFormat, ...]] = {
@@ -66,14 +68,6 @@ class Metric(Value):
     def lost(self, framework: float, served: float) -> float:
         """By how much the served model is worse."""
         return framework - served if self.better == "higher" else served - framework
-
-
-class ShapeRange(Value):
-    """The smallest, the likeliest and the largest shape of an input that an engine is built for."""
-
-    min: tuple[int | str, ...]
-    opt: tuple[int | str, ...]
-    max: tuple[int | str, ...]
 
 
 class ConversionTolerance(Value):
@@ -194,6 +188,21 @@ class ModelSpec(Value):
 
         return Interface(inputs=tuple(map(resolve, self.inputs)), outputs=tuple(map(resolve, self.outputs)))
 
+    def engine_shapes(self, variant: str, parameters: dict[str, Scalar]) -> dict[str, ShapeRange]:
+        """What an engine of the variant is built for, input by input, every axis a number: `convert.shapes`,
+        or all batches that are served, the largest preferred one the likeliest.
+
+        Raises:
+            ValueError: a range is missing, or does not fit its input or what is served.
+        """
+        serving, convert = self.variants[variant].serving, self.variants[variant].convert
+        return shapes.of_engine(
+            self.interface(parameters).inputs,
+            {name: range_.resolve(parameters) for name, range_ in convert.shapes.items()},
+            likeliest=max(serving.preferred_batch_sizes, default=serving.max_batch_size),
+            largest=serving.max_batch_size,
+        )
+
     def conversion_tolerances(self, variant: str, precision: Precision) -> Tolerances:
         """How far a converted model may be from its export."""
         tolerances, bound = self.tolerances[precision], self.variants[variant].convert.tolerance
@@ -248,14 +257,19 @@ def _wrong_tolerances(spec: ModelSpec, used: set[Precision]) -> str | None:
 def _wrong_variant(spec: ModelSpec, where: str, variant: Variant, used: set[Precision]) -> str | None:
     named = {t.name: t for t in spec.inputs}
     axes = [axis for t in (*spec.inputs, *spec.outputs) for axis in t.shape[1:]]
-    for name, shapes in variant.convert.shapes.items():
-        for shape in (shapes.min, shapes.opt, shapes.max):
+    for name, range_ in variant.convert.shapes.items():
+        for _, shape in range_:
             if name not in named or len(shape) != len(named[name].shape):
                 return f"{where}.convert.shapes.{name}: {list(shape)} fits no input of that name"
             axes += shape
     for axis in axes:
         if isinstance(axis, str) and not isinstance(variant.parameters.get(axis), int):
             return f"{where}.parameters.{axis}: a whole number, for it is an axis (free: -1)"
+    if variant.convert.shapes or "trt" in spec.formats:
+        try:
+            spec.engine_shapes(where.removeprefix("variants."), variant.parameters)
+        except ValueError as error:
+            return f"{where}.convert.shapes.{error}"
     for missing in sorted(used - set(variant.metric.drop if variant.metric else used)):
         return f"{where}.metric.drop: no entry for precision {missing!r}"
     return None

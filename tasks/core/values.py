@@ -35,6 +35,9 @@ TRITON_DTYPES = {
 }
 """NumPy's name of a data type -> Triton's (Triton, model configuration, "Datatypes")."""
 
+NOT_RUN = "not_run.txt"
+"""The file by which an artifact says that it was built and not run, and why."""
+
 
 class Value(BaseModel):
     """Base of every value: frozen, and closed to fields it does not know."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, Protocol
 
-from tasks.core.values import Format, Interface
-from tasks.formats import onnx, tf_savedmodel, ts_script, ts_trace
+from tasks.core.spec import ModelSpec
+from tasks.core.values import Format, Interface, Product
+from tasks.formats import onnx, tf_savedmodel, trt, ts_script, ts_trace
 
 
 class FormatModule(Protocol):
@@ -32,5 +34,9 @@ FORMATS: dict[Format, FormatModule] = {
     "ts-trace": ts_trace,
     "ts-script": ts_script,
     "onnx": onnx,
+    "trt": trt,
     "tf-savedmodel": tf_savedmodel,
 }
+
+BUILD_FIELDS: dict[Format, Callable[[ModelSpec, Product], dict[str, Any]]] = {"trt": trt.build_fields}
+"""What converting to a format reads beside its source, the precision and the tolerances."""

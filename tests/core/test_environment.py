@@ -14,7 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.environment import device_lock, extras, host, matches, missing, versions
+from tasks.core.environment import (
+    card,
+    device_lock,
+    extras,
+    gpu_names,
+    host,
+    matches,
+    missing,
+    provider,
+    versions,
+)
 from tasks.core.spec import GpuProfile
 
 HOLDER = """
@@ -146,11 +156,14 @@ def test_versions_are_those_installed() -> None:
 def test_a_package_counts_under_any_distribution_that_brings_it() -> None:
     assert versions(["tensorflow"]) == {"tensorflow": version("tensorflow-cpu")}
     assert missing(["tensorflow", "onnxruntime"]) == []
+    assert provider("tensorflow") == "tensorflow-cpu"
+    assert provider("no-such-distribution") is None
 
 
 def test_extras_that_bring_a_distribution_are_named() -> None:
     assert extras(["torch", "monai"]) == ["torch"]
     assert extras(["tensorflow", "onnxruntime"]) == ["tensorflow", "onnx"]
+    assert extras(["tensorrt"]) == ["tensorrt-rtx"]
     assert extras(["no-such-distribution"]) == []
 
 
@@ -158,6 +171,10 @@ def test_host_is_this_one() -> None:
     assert host().cores == len(os.sched_getaffinity(0))
     assert host().gpu
     assert 0 < host().memory_gb < 100_000
+
+
+def test_card_is_told_by_capability_and_driver_where_there_is_one() -> None:
+    assert set(card()) == ({"compute_capability", "driver"} if gpu_names() else set())
 
 
 def test_every_host_has_a_cpu_and_none_a_card_that_does_not_exist(profile: GpuProfile) -> None:

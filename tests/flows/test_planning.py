@@ -12,6 +12,7 @@ from flows.options import SweepOptions
 from flows.planning import choose_generator, plan, preflight
 from tasks.core.errors import UserError
 from tasks.core.site import ROOT, Site
+from tasks.formats import FORMATS
 from tasks.loadgen import GENERATORS
 from tasks.prepare import check_sources
 from tasks.servers import SERVERS
@@ -29,6 +30,7 @@ def site(tmp_path: Path) -> Site:
     (tmp_path / "profiles").mkdir()
     cpu = yaml.safe_load((ROOT / "gpu_profiles" / "cpu.yaml").read_text())
     card = {"name": "card", "description": "Card 9000", "device_kind": "gpu", "device_names": ["Card 9000"]}
+    card |= {"unsupported": []}
     for profile in (cpu, cpu | card):
         (tmp_path / "profiles" / f"{profile['name']}.yaml").write_text(yaml.safe_dump(profile))
     return Site(
@@ -49,12 +51,32 @@ def test_plan_has_the_cells_of_every_model_in_order(site: Site) -> None:
 
 
 def test_missing_library_ends_the_cells_of_the_models_that_want_it(site: Site) -> None:
-    other, bert = plan(SweepOptions(models=("other", "bert")), site)
+    other, bert = plan(SweepOptions(models=("other", "bert"), formats=("ts-trace", "onnx")), site)
     assert (len(other.plan.cells), len(bert.plan.cells)) == (0, 4)
     reasons = {entry.reason for entry in other.plan.excluded}
     assert reasons == {
         "not installed: no-such-distribution; in the checkout run `pip install no-such-distribution`"
     }
+
+
+def test_engine_is_planned_for_a_card_and_not_for_the_cpu(site: Site) -> None:
+    options = SweepOptions(models=("bert",), formats=("trt",))
+    (on_cpu,) = plan(options, site)
+    assert {entry.cell.product.precision for entry in on_cpu.plan.excluded} == {"fp32", "fp16"}
+    assert {entry.reason for entry in on_cpu.plan.excluded} == {
+        "gpu_profiles/cpu.yaml: a TensorRT engine runs on an NVIDIA GPU only"
+    }
+    (on_card,) = plan(options.model_copy(update={"profile": "card"}), site)
+    assert [cell.product.precision for cell in on_card.plan.cells] == ["fp32", "fp16"]
+
+
+def test_format_needs_the_libraries_of_what_it_is_made_of(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FORMATS["onnx"], "LIBRARIES", ("no-such-distribution",))
+    (found,) = plan(SweepOptions(models=("bert",), formats=("trt",), profile="card"), site)
+    assert not found.plan.cells
+    assert all("no-such-distribution" in entry.reason for entry in found.plan.excluded)
 
 
 def test_random_weights_and_limits_are_in_the_cells(site: Site) -> None:
