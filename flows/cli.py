@@ -1,4 +1,4 @@
-"""`servegrid`: plan, sweep, report, doctor.
+"""`servegrid`: plan, why, sweep, report, doctor.
 
 Exit codes: 0 done; 1 a cell is `error` or `failed_accuracy`; 2 the input is wrong or the host is not
 ready; 130 interrupted.
@@ -6,6 +6,7 @@ ready; 130 interrupted.
 
 from __future__ import annotations
 
+import functools
 import logging
 import signal
 import sys
@@ -36,16 +37,47 @@ INTERRUPTED = 128 + signal.SIGINT
 @app.command()
 @with_sweep_options
 def plan(options: SweepOptions) -> None:
-    """Show which cells would run, and which would not and why."""
+    """Show which cells would run, what is stored of them, their last time, and what is left out and why."""
+    from flows import forecast
     from flows.planning import plan as make_plan
+    from tasks.core.results import last_wall_s
 
-    table = Table(Column("cell", overflow="fold"), "runs", "offline points", "online points", "reason")
-    for entry in make_plan(options, default_site()):
+    site = default_site()
+    last = last_wall_s(site.results)
+    what = Column("stored, or why not run", overflow="fold")
+    table = Table(Column("cell", overflow="fold"), "runs", "points", what, "expected")
+    times: list[float | None] = []
+    for entry in make_plan(options, site):
         for cell in entry.plan.cells:
-            table.add_row(cell.name, "yes", str(len(cell.offline.points)), str(len(cell.online.points)), "")
+            points = f"{len(cell.offline.points)} offline, {len(cell.online.points)} online"
+            found = forecast.expect(entry.plugin, cell, site, last)
+            times.append(found.wall_s)
+            seconds = f"{found.wall_s:.0f} s" if found.wall_s else ""
+            table.add_row(cell.name, "yes", points, found.line, seconds)
         for excluded in entry.plan.excluded:
-            table.add_row(excluded.cell.name, "no", "", "", excluded.reason)
+            table.add_row(excluded.cell.name, "no", "", excluded.reason, "")
     console.print(table)
+    known = [seconds for seconds in times if seconds]
+    never = f"; {len(times) - len(known)} never run before" if len(known) < len(times) else ""
+    console.print(f"{len(times)} cells; expected: {sum(known):.0f} s{never}", highlight=False)
+
+
+@app.command()
+@functools.partial(with_sweep_options, without=("models", "variant", "formats", "precisions"))
+def why(
+    cell: Annotated[str, typer.Argument(help="A cell's name, as the plan prints it.")], options: SweepOptions
+) -> None:
+    """Show, stage by stage, why a cell would be built or taken from the store, field by field."""
+    from flows import forecast
+
+    site = default_site()
+    entry, found, left_out = forecast.find(cell, options, site)
+    if left_out:
+        console.print(f"{cell}: does not run: {left_out}", soft_wrap=True, markup=False, highlight=False)
+        return
+    for reason in forecast.why(entry.plugin, found, site):
+        for line in reason.lines:
+            console.print(line, soft_wrap=True, markup=False, highlight=False)
 
 
 @app.command()

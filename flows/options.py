@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
@@ -34,26 +34,35 @@ class SweepOptions(Selection):
     server: str = Field("embedded", description="How a Triton server is got")
 
 
-def with_sweep_options(command: Callable[[SweepOptions], None]) -> Callable[..., None]:
-    """A command of the CLI that takes every field of `SweepOptions` as an option of its own.
+def with_sweep_options(command: Callable[..., None], without: Sequence[str] = ()) -> Callable[..., None]:
+    """A command of the CLI that takes every field of `SweepOptions` as an option of its own, but for those
+    `without` which it does.
 
-    A list is an option in the singular that may be repeated.
+    A list is an option in the singular that may be repeated. What the command takes beside `options`
+    stays as it is.
     """
+    own = [
+        parameter
+        for name, parameter in inspect.signature(command, eval_str=True).parameters.items()
+        if name != "options"
+    ]
 
     @functools.wraps(command)
     def called(**given: Any) -> None:
+        arguments = {parameter.name: given.pop(parameter.name) for parameter in own}
         try:
             options = SweepOptions.model_validate({k: v for k, v in given.items() if v not in (None, [])})
         except ValidationError as error:
             raise UserError(explain(error, SweepOptions)) from error
-        command(options)
+        command(options=options, **arguments)
 
     parameters = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_option(name))
         for name in sorted(SweepOptions.model_fields, key=lambda name: name in Selection.model_fields)
+        if name not in without
     ]
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # what Typer reads
-    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    called.__signature__ = inspect.Signature([*own, *parameters])  # type: ignore[attr-defined]  # what Typer reads
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *parameters)}
     return called
 
 

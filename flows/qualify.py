@@ -13,8 +13,7 @@ from flows.options import SweepOptions
 from flows.planning import plan, preflight
 from flows.record import Outcome, Record, Recorder
 from tasks import baseline, convert, export, prepare, profile_data, reference
-from tasks.baseline import Baseline
-from tasks.caching import ensure
+from tasks.caching import Make, ensure
 from tasks.configure import configure
 from tasks.core.build import Workplace
 from tasks.core.environment import host, versions
@@ -73,7 +72,7 @@ def qualify_cell(plugin: Plugin, cell: Cell, provider: str, campaign: str) -> An
     # request that SQLite often refuses while states are being recorded, and then it waits 2 s.
     with TagsContext(current_tags=set()), recorder(plugin, campaign).cell(cell) as record:
         built = build_cell(plugin, cell, campaign, at)
-        record.artifact, record.baseline = built.converted, built.baseline
+        record.artifact, record.baseline = built.converted, baseline.read(built.baseline, at)
         measure_cell(plugin, cell, built, provider, at, record)
     assert record.outcome is not None
     failed = record.outcome.verdict in FAILING
@@ -88,40 +87,42 @@ def recorder(plugin: Plugin, campaign: str) -> Recorder:
 
 
 class Built(Value):
-    """The artifacts of a cell, and the framework's own latency by batch size."""
+    """The artifacts of a cell."""
 
     prepared: ArtifactRef | None
     converted: ArtifactRef
     samples: ArtifactRef
     reference: ArtifactRef
-    baseline: Baseline
+    baseline: ArtifactRef
 
 
-def build_cell(plugin: Plugin, cell: Cell, campaign: str, at: Workplace) -> Built:
+def build_cell(plugin: Plugin, cell: Cell, campaign: str, at: Workplace, make: Make = ensure) -> Built:
     """Every build stage, in order; what is stored already is taken from the store."""
     product = cell.product
     prepared = None
     if not product.random_weights:
-        prepared = ensure(prepare.prepare, prepare.request(plugin, product, at.site), at)
-    exported = ensure(export.export, export.request(plugin, product, prepared), at)
-    converted = convert_product(plugin, product, exported, at)
-    samples = ensure(profile_data.profile_data, profile_data.request(plugin, cell, prepared), at)
-    expected = ensure(reference.reference, reference.request(plugin, cell, prepared, samples), at)
-    framework = ensure(baseline.baseline, baseline.request(plugin, cell, prepared, samples, campaign), at)
+        prepared = make(prepare.prepare, prepare.request(plugin, product, at.site), at)
+    exported = make(export.export, export.request(plugin, product, prepared), at)
+    converted = convert_product(plugin, product, exported, at, make)
+    samples = make(profile_data.profile_data, profile_data.request(plugin, cell, prepared), at)
+    expected = make(reference.reference, reference.request(plugin, cell, prepared, samples), at)
+    framework = make(baseline.baseline, baseline.request(plugin, cell, prepared, samples, campaign), at)
     return Built(
         prepared=prepared,
         converted=converted,
         samples=samples,
         reference=expected,
-        baseline=baseline.read(framework, at),
+        baseline=framework,
     )
 
 
-def convert_product(plugin: Plugin, product: Product, exported: ArtifactRef, at: Workplace) -> ArtifactRef:
+def convert_product(
+    plugin: Plugin, product: Product, exported: ArtifactRef, at: Workplace, make: Make
+) -> ArtifactRef:
     """The conversions from the export to the product, each of what it is made of."""
     made_of = convert.source(product)
-    source = convert_product(plugin, made_of, exported, at) if made_of else exported
-    return ensure(convert.convert, convert.request(plugin, product, source), at)
+    source = convert_product(plugin, made_of, exported, at, make) if made_of else exported
+    return make(convert.convert, convert.request(plugin, product, source), at)
 
 
 def measure_cell(

@@ -21,6 +21,8 @@ log = logging.getLogger("servegrid")
 
 Build = Callable[[BuildRequest, Workplace], ArtifactRef]
 BuildTask = Task[[BuildRequest, Workplace], ArtifactRef]
+Make = Callable[[BuildTask, BuildRequest, Workplace], ArtifactRef]
+"""How a build stage's artifact is got: by `ensure`, or by looking whether it is there."""
 
 
 def _key(context: TaskRunContext, parameters: dict[str, Any]) -> str:

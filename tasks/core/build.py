@@ -72,7 +72,7 @@ def build(
                 files=files,
             )
 
-    return at.site.store.build(request, make)
+    return at.site.store.build(request, make, cell=at.cell)
 
 
 def run_step(

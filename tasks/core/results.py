@@ -201,6 +201,17 @@ def read(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     return pl.DataFrame(rows["cell"], schema=CELLS), pl.DataFrame(rows["measurement"], schema=MEASUREMENTS)
 
 
+def last_wall_s(results: Path) -> dict[tuple[str, str, bool], float]:
+    """(cell, profile, random weights) -> how long its last run took, in s, over all campaigns; a run that an
+    error cut short does not count."""
+    found: dict[tuple[str, str, bool], float] = {}
+    for path in sorted(results.glob("*/cells.parquet"), key=lambda path: path.stat().st_mtime):
+        cells = pl.read_parquet(path).filter(pl.col("wall_s").is_not_null(), pl.col("verdict") != "error")
+        for row in cells.iter_rows(named=True):
+            found[row["cell"], row["profile"], row["random_weights"]] = row["wall_s"]
+    return found
+
+
 def published_columns(measurements: pl.DataFrame, scenario: str) -> pl.DataFrame:
     """One scenario's points in the columns, order and units of the published tables."""
     # The published tables call this one parameter of BERT and FastPitch a column of their own.

@@ -2,7 +2,7 @@
 were made.
 
     objects/<digest>/    one artifact, never changed once there
-    keys/<key>.json      the request that made an artifact, and the reference to it
+    keys/<key>.json      the request that made an artifact, for which cell, and the reference to it
     scratch/<key>/       an artifact in the making
     locks/*.lock         held while a key is being built, or a digest put in its place
 
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from tasks.core.files import digest_tree, fsync, write_atomic
 from tasks.core.values import ArtifactRef, Value
@@ -58,6 +58,14 @@ def given(**inputs: ArtifactRef | None) -> dict[str, ArtifactRef]:
     return {name: ref for name, ref in inputs.items() if ref is not None}
 
 
+class Entry(Value):
+    """What the store keeps of one artifact: the document of its request, and the cell it was made for."""
+
+    request: dict[str, Any]
+    artifact: ArtifactRef
+    cell: str = ""
+
+
 class Store:
     """One store folder."""
 
@@ -73,16 +81,22 @@ class Store:
         folder = self.path(ref)
         return folder.is_dir() and digest_tree(folder) == ref.digest
 
+    def known(self, key: str) -> ArtifactRef | None:
+        """The artifact that was kept under this key; whether it is intact is not looked at."""
+        entry = _entry(self.root / "keys" / f"{key}.json")
+        return entry.artifact if entry else None
+
     def find(self, key: str) -> ArtifactRef | None:
         """The intact artifact of this key, if there is one."""
-        try:
-            entry = json.loads((self.root / "keys" / f"{key}.json").read_text(encoding="utf-8"))
-            ref = ArtifactRef.model_validate(entry["artifact"])
-        except (OSError, ValueError, KeyError, TypeError, ValidationError):
-            return None
-        return ref if self.intact(ref) else None
+        ref = self.known(key)
+        return ref if ref and self.intact(ref) else None
 
-    def build(self, request: BuildRequest, make: Callable[[Path], None]) -> ArtifactRef:
+    def entries(self) -> list[Entry]:
+        """What has been kept, the latest first."""
+        paths = sorted((self.root / "keys").glob("*.json"), key=lambda p: p.stat().st_mtime, reverse=True)
+        return [entry for entry in map(_entry, paths) if entry]
+
+    def build(self, request: BuildRequest, make: Callable[[Path], None], *, cell: str = "") -> ArtifactRef:
         """The artifact of this request: found, or made by `make(empty folder)` and kept.
 
         Two builders of one key: one builds, the other waits and finds it.
@@ -94,8 +108,8 @@ class Store:
             with self._scratch(request.key) as folder:
                 make(folder)
                 ref = self._keep(folder)
-            entry = {"request": request.document(), "artifact": ref.model_dump(mode="json")}
-            write_atomic(self.root / "keys" / f"{request.key}.json", json.dumps(entry, indent=1))
+            entry = Entry(request=request.document(), artifact=ref, cell=cell)
+            write_atomic(self.root / "keys" / f"{request.key}.json", entry.model_dump_json(indent=1))
             return ref
 
     def _keep(self, folder: Path) -> ArtifactRef:
@@ -129,3 +143,11 @@ class Store:
         base.mkdir(parents=True, exist_ok=True)
         with FileLock(base / f"{name}.lock"):
             yield
+
+
+def _entry(path: Path) -> Entry | None:
+    """A file of `keys/`; None when there is none, or a crash or an editor has spoilt it."""
+    try:
+        return Entry.model_validate_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None

@@ -31,7 +31,7 @@ ARGUMENTS = (
 def called(*arguments: str) -> SweepOptions:
     seen: list[SweepOptions] = []
     app = typer.Typer()
-    app.command()(with_sweep_options(seen.append))
+    app.command()(with_sweep_options(lambda options: seen.append(options)))
     result = CliRunner().invoke(app, arguments)
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
