@@ -63,7 +63,7 @@ def plan(options: SweepOptions) -> None:
 
 
 @app.command()
-@functools.partial(with_sweep_options, without=("models", "variant", "formats", "precisions"))
+@functools.partial(with_sweep_options, without=("models", "variant", "formats", "precisions", "accelerators"))
 def why(
     cell: Annotated[str, typer.Argument(help="A cell's name, as the plan prints it.")], options: SweepOptions
 ) -> None:

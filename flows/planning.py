@@ -59,6 +59,7 @@ def plan(options: SweepOptions, site: Site) -> tuple[ModelPlan, ...]:
             triton_release=SERVERS[options.server].TRITON_RELEASE,
             selection=options,
             random_weights=options.random_weights,
+            backends=SERVERS[options.server].BACKENDS,
         )
         found.append(ModelPlan(plugin=plugin, profile=profile, plan=_without_absent(plugin, cells)))
     return tuple(found)

@@ -169,7 +169,7 @@ def _again(cell: Cell) -> str:
     """The command that runs one cell."""
     product = cell.product
     words = ("servegrid", "sweep", "--model", product.model, "--variant", product.variant, "--profile")
-    one = ("--format", product.format, "--precision", product.precision)
+    one = ("--format", product.format, "--precision", product.precision, "--accelerator", product.accelerator)
     random = ("--random-weights",) if product.random_weights else ()
     return shlex.join([*words, cell.profile, *one, *random])
 

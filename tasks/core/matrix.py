@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field
 
 from tasks.core.errors import unknown
+from tasks.core.rules import Backend, accelerator_precision, choose_backend, why_no_accelerator
 from tasks.core.spec import GpuProfile, LoadDefaults, ModelSpec, Variant
 from tasks.core.values import (
     Cell,
@@ -34,6 +35,7 @@ class Selection(Value):
 
     formats: tuple[str, ...] = Field((), description="Only these serving formats; none: all of the model's")
     precisions: tuple[str, ...] = Field((), description="Only these precisions; none: all of the model's")
+    accelerators: tuple[str, ...] = Field((), description="Only these accelerators; none: all of the model's")
     max_batch_size: int | None = Field(None, ge=1, description="At most this batch size")
     max_concurrency: int | None = Field(None, ge=1, description="At most this concurrency online")
     request_count: int | None = Field(None, ge=1, description="At least this many requests a window")
@@ -74,11 +76,13 @@ def expand(
     triton_release: str,
     selection: Selection,
     random_weights: bool = False,
+    backends: Sequence[str] = ("python",),
 ) -> Plan:
-    """Every format x precision x instance count of one model on one profile.
+    """Every format x precision x accelerator x instance count of one model on one profile, for a server
+    that has these backends.
 
     Raises:
-        UserError: a variant, format or precision that the model does not have.
+        UserError: a variant, format, precision or accelerator that the model does not have.
     """
     if variant_name not in spec.variants:
         raise unknown(f"variant of {spec.name}", variant_name, spec.variants)
@@ -86,10 +90,16 @@ def expand(
     formats = chosen("format", selection.formats, tuple(spec.formats))
     known = tuple(dict.fromkeys(p for f in spec.formats.values() for p in f.precisions))
     precisions = chosen("precision", selection.precisions, known)
+    listed = tuple(dict.fromkeys(a for f in spec.formats.values() for a in f.accelerators))
+    accelerators = chosen("accelerator", selection.accelerators, listed)
 
     cells: list[Cell] = []
     excluded: list[Excluded] = []
-    for format_, precision, instances in combinations(formats, precisions, variant.serving.instances):
+    for format_, precision, accelerator, instances in combinations(
+        formats, precisions, accelerators, variant.serving.instances
+    ):
+        if accelerator not in spec.formats[format_].accelerators:
+            continue  # it is listed format by format
         product = Product(
             model=spec.name,
             variant=variant_name,
@@ -97,13 +107,20 @@ def expand(
             export_format=spec.formats[format_].export,
             format=format_,
             precision=precision,
+            accelerator=accelerator,
+            accelerator_precision=accelerator_precision(accelerator, precision),
             opset=spec.opset if spec.formats[format_].export == "onnx" else None,
             torch_jit=TORCH_JIT.get(spec.formats[format_].export, "none"),
             triton_release=triton_release,
             random_weights=random_weights,
         )
-        cell = _cell(product, variant, profile, instances, generator)
+        interface = spec.interface(variant.parameters)
+        most = variant.serving.max_batch_size
+        backend, no_backend = choose_backend(format_, interface, most, backends, triton_release)
+        cell = _cell(product, variant, profile, instances, generator, backend or "hosted")
         reason = why_not(spec, format_, precision, profile)
+        reason = reason or (None if backend else no_backend)
+        reason = reason or why_no_accelerator(accelerator, format_, precision, backend or "hosted", profile)
         if reason:
             entry = Excluded(cell=cell, reason=reason)
             excluded.append(entry)
@@ -137,13 +154,19 @@ def chosen(kind: str, wanted: Sequence[str], known: Sequence[Name]) -> tuple[Nam
 
 
 def _cell(
-    product: Product, variant: Variant, profile: GpuProfile, instances: int, generator: Generator
+    product: Product,
+    variant: Variant,
+    profile: GpuProfile,
+    instances: int,
+    generator: Generator,
+    backend: Backend,
 ) -> Cell:
     static = Serving(
         batching="static",
         max_batch_size=variant.serving.max_batch_size,
         instances=instances,
         device_kind=profile.device_kind,
+        backend=backend,
         protocol=variant.serving.protocol,
         cuda_graph=variant.serving.cuda_graph and profile.device_kind == "gpu",
         load_timeout_s=variant.serving.load_timeout_s,

@@ -63,7 +63,7 @@ COMMON: dict[str, pl.DataType] = {
     **dict.fromkeys(("campaign", "cell", "profile", "gpu", "cpu", "host", "model", "variant"), pl.String()),
     "parameters": pl.String(),
     **dict.fromkeys(("export_format", "export_precision", "format", "precision"), pl.String()),
-    "accelerator": pl.String(),
+    **dict.fromkeys(("accelerator", "accelerator_precision"), pl.String()),
     "opset": pl.Int64(),
     **dict.fromkeys(("torch_jit", "triton_release", "versions", "environment"), pl.String()),
     "random_weights": pl.Boolean(),

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from tasks.core import shapes
 from tasks.core.shapes import ShapeRange
-from tasks.core.values import ExportFormat, Format, Framework, Interface, Precision, Scalar, Tensor, Value
+from tasks.core.values import (
+    Accelerator,
+    ExportFormat,
+    Format,
+    Framework,
+    Interface,
+    Precision,
+    Scalar,
+    Tensor,
+    Value,
+)
 
 EXPORTS: dict[Framework, tuple[ExportFormat, ...]] = {
     "torch": ("ts-trace", "ts-script", "onnx"),
@@ -25,10 +35,19 @@ class Source(Value):
 
 
 class FormatSpec(Value):
-    """A format that the model may be served in: made from which export, in which precisions."""
+    """A format that the model may be served in: made from which export, in which precisions, with which
+    accelerators of Triton's own backend (`cuda` is another name of `none`)."""
 
     export: ExportFormat
     precisions: tuple[Precision, ...]
+    accelerators: tuple[Accelerator, ...] = Field(("none",), min_length=1)
+
+    @field_validator("accelerators", mode="before")
+    @classmethod
+    def _fold(cls, given: Any) -> Any:
+        if not isinstance(given, list | tuple):
+            return given
+        return tuple(dict.fromkeys("none" if name == "cuda" else name for name in given))
 
 
 class Tolerance(Value):

@@ -81,6 +81,7 @@ class Product(Value):
     format: Format
     precision: Precision
     accelerator: Accelerator = "none"
+    accelerator_precision: Precision | None = None
     opset: PositiveInt | None = None
     torch_jit: Literal["none", "trace", "script"] = "none"
     triton_release: str
@@ -137,6 +138,8 @@ class Cell(Value):
         parts = [p.model, p.variant, p.format, p.precision]
         if p.export_format != p.format:
             parts.append(f"from-{p.export_format}")
+        if p.accelerator != "none":
+            parts.append(p.accelerator)
         if self.dynamic.instances > 1:
             parts.append(f"x{self.dynamic.instances}")
         return "-".join(parts)

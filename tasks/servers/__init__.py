@@ -21,6 +21,8 @@ class ServerProvider(Protocol):
 
     TRITON_RELEASE: str
     """The release whose server it starts, as NGC numbers them."""
+    BACKENDS: tuple[str, ...]
+    """The backends that the server has, by Triton's names."""
 
     def problems(self, site: Site) -> list[str]:
         """Why no server can be started here, each with what to do; empty when one can."""

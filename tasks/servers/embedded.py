@@ -31,6 +31,7 @@ from tasks.servers.control import unload_all
 
 WHEEL = "nvidia-pytriton==0.7.0"
 TRITON_RELEASE = "24.10"  # its server says 2.51.0
+BACKENDS: tuple[str, ...] = ("python",)
 READY_S = 30.0
 UNLOAD_S = 10.0
 STOP_S = 10.0

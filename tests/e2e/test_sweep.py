@@ -28,7 +28,7 @@ CELLS = {"bert_large_qa-tiny-onnx-fp32", "bert_large_qa-tiny-onnx-fp16"}
 def sweep(make_command: Callable[[Path], Any]) -> Any:
     """A finished sweep of the ONNX cells: the command, and what it printed."""
     command = make_command(ROOT / "models")
-    code, output = command.run("sweep", "--format", "onnx", timeout=500)
+    code, output = command.run("sweep", "--format", "onnx", "--accelerator", "none", timeout=500)
     assert code == 0, output
     return command, output
 
@@ -110,7 +110,9 @@ def test_the_api_shows_one_task_run_a_stage_and_cell(sweep: Any, api: Any) -> No
 def test_a_second_sweep_builds_nothing_and_measures_again(sweep: Any, api: Any) -> None:
     command, _ = sweep
     before = len(api.task_runs("bert_large_qa"))
-    code, output = command.run("sweep", "--format", "onnx", "--precision", "fp32", "--generator", "client")
+    code, output = command.run(
+        "sweep", "--format", "onnx", "--precision", "fp32", "--accelerator", "none", "--generator", "client"
+    )
     assert code == 0, output
     runs = api.task_runs("bert_large_qa")[before:]
     states = {run["name"].split()[0]: run["state"]["name"] for run in runs}

@@ -18,13 +18,15 @@ GIVEN = {
     "server": "other",
     "formats": ("onnx",),
     "precisions": ("fp16", "fp32"),
+    "accelerators": ("trt",),
     "max_batch_size": 2,
     "max_concurrency": 3,
     "request_count": 4,
 }
 ARGUMENTS = (
     "--model a --model b --variant full --profile card --random-weights --generator client --server other "
-    "--format onnx --precision fp16 --precision fp32 --max-batch-size 2 --max-concurrency 3 --request-count 4"
+    "--format onnx --precision fp16 --precision fp32 --accelerator trt "
+    "--max-batch-size 2 --max-concurrency 3 --request-count 4"
 )
 
 
