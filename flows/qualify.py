@@ -130,7 +130,8 @@ def measure_cell(
 ) -> None:
     """Serve what was built, prove it correct, measure it."""
     repository = at.logs.parent / "repositories" / cell.name
-    configured = configure(cell, built.converted, repository, at)
+    workspace = plugin.spec.variants[cell.product.variant].convert.workspace_bytes
+    configured = configure(cell, built.converted, repository, at, workspace)
     log_path = at.logs / f"{cell.name}.tritonserver.log"
     with server(provider, at.site, repository, log_path) as running, record.memory_of(running.pid):
         # Accuracy is proven through the dynamic batcher, so that serving comes first.

@@ -26,6 +26,7 @@ from tasks.core.values import (
     Value,
 )
 from tasks.formats import FORMATS
+from tasks.native_config import Acceleration, add_native, add_warm_up
 
 HOSTING = Path(__file__).parent / "hosting"
 
@@ -39,7 +40,13 @@ class Configured(Value):
     dynamic: str
 
 
-def model_config(name: str, format_: Format, serving: Serving, interface: Interface) -> Any:
+def model_config(
+    name: str,
+    format_: Format,
+    serving: Serving,
+    interface: Interface,
+    acceleration: Acceleration = Acceleration(),  # noqa: B008  # frozen
+) -> Any:
     """The `ModelConfig` message of a serving, for the native backend or the hosted runtime.
 
     Raises:
@@ -62,6 +69,9 @@ def model_config(name: str, format_: Format, serving: Serving, interface: Interf
     config.instance_group.add(count=serving.instances, kind=kind)
     if serving.cuda_graph:
         config.optimization.cuda.graphs = True
+    if serving.backend == "native":
+        add_native(config, format_, serving, interface, acceleration)
+    add_warm_up(config, serving, interface)
     if serving.batching == "dynamic":
         config.dynamic_batching.preferred_batch_size.extend(serving.preferred_batch_sizes)
         config.dynamic_batching.max_queue_delay_microseconds = serving.max_queue_delay_us
@@ -69,10 +79,16 @@ def model_config(name: str, format_: Format, serving: Serving, interface: Interf
 
 
 def write_repository(
-    root: Path, name: str, format_: Format, serving: Serving, interface: Interface, artifact: Path
+    root: Path,
+    name: str,
+    format_: Format,
+    serving: Serving,
+    interface: Interface,
+    artifact: Path,
+    acceleration: Acceleration = Acceleration(),  # noqa: B008  # frozen
 ) -> Any:
     """Lay out `root/name` for one serving, anew; returns its `ModelConfig`."""
-    config = model_config(name, format_, serving, interface)
+    config = model_config(name, format_, serving, interface, acceleration)
     folder = root / name
     shutil.rmtree(folder, ignore_errors=True)
     version = folder / "1"
@@ -88,7 +104,9 @@ def write_repository(
 
 
 @task(task_run_name="configure {at.cell}", cache_policy=NO_CACHE)
-def configure(cell: Cell, converted: ArtifactRef, root: Path, at: Workplace) -> Configured:
+def configure(
+    cell: Cell, converted: ArtifactRef, root: Path, at: Workplace, workspace_bytes: int | None = None
+) -> Configured:
     """Write the cell's repository; the dynamic serving is the one in `config.pbtxt`.
 
     Raises:
@@ -100,9 +118,15 @@ def configure(cell: Cell, converted: ArtifactRef, root: Path, at: Workplace) -> 
             raise UnsupportedError((artifact / NOT_RUN).read_text(encoding="utf-8"))
         text = (artifact / "interface.json").read_text(encoding="utf-8")
         interface = Interface.model_validate_json(text)
-        name = cell.product.model
-        config = write_repository(root, name, cell.product.format, cell.dynamic, interface, artifact)
-        static = model_config(name, cell.product.format, cell.static, interface)
+        product = cell.product
+        name = product.model
+        acceleration = Acceleration(
+            accelerator=product.accelerator,
+            precision=product.accelerator_precision,
+            workspace_bytes=workspace_bytes,
+        )
+        config = write_repository(root, name, product.format, cell.dynamic, interface, artifact, acceleration)
+        static = model_config(name, product.format, cell.static, interface, acceleration)
         return Configured(repository=root, model=name, static=_json(static), dynamic=_json(config))
 
 

@@ -48,7 +48,11 @@ BATCHING = {
 }
 HOW = {
     ("onnx", "native"): 'backend: "onnxruntime" default_model_filename: "model.onnx"',
-    ("ts-trace", "native"): 'backend: "pytorch" default_model_filename: "model.pt"',
+    (
+        "ts-trace",
+        "native",
+    ): """backend: "pytorch" platform: "pytorch_libtorch" default_model_filename: "model.pt"
+    parameters { key: "INFERENCE_MODE" value { string_value: "true" } }""",
     ("onnx", "hosted"): """backend: "python"
     parameters { key: "session" value { string_value: "onnx_session" } }""",
     ("trt", "native"): 'backend: "tensorrt" default_model_filename: "model.plan"',

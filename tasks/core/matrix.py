@@ -169,13 +169,17 @@ def _cell(
         backend=backend,
         protocol=variant.serving.protocol,
         cuda_graph=variant.serving.cuda_graph and profile.device_kind == "gpu",
+        warm_up_batch_sizes=variant.offline.batch_sizes if variant.serving.warm_up else (),
         load_timeout_s=variant.serving.load_timeout_s,
     )
-    batcher = {
+    batcher: dict[str, Any] = {
         "batching": "dynamic",
         "preferred_batch_sizes": variant.serving.preferred_batch_sizes,
         "max_queue_delay_us": variant.serving.max_queue_delay_us,
     }
+    if variant.serving.warm_up:
+        sizes = {variant.online.client_batch, *variant.serving.preferred_batch_sizes}
+        batcher["warm_up_batch_sizes"] = tuple(sorted(sizes))
     return Cell(
         product=product,
         static=static,

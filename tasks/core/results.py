@@ -76,6 +76,7 @@ SERVING: dict[str, pl.DataType] = {
     "instances": pl.Int64(),
     **dict.fromkeys(("device_kind", "backend", "protocol"), pl.String()),
     "cuda_graph": pl.Boolean(),
+    "warm_up_batch_sizes": pl.List(pl.Int64()),
     "load_timeout_s": pl.Int64(),
     **dict.fromkeys(("server", "server_version"), pl.String()),
     "load_s": pl.Float64(),

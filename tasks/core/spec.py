@@ -116,7 +116,11 @@ class Conversion(Value):
 
 
 class ServingDefaults(Value):
-    """What both servings of a variant share, and what the dynamic batcher adds."""
+    """What both servings of a variant share, and what the dynamic batcher adds.
+
+    With `warm_up` the server runs each measured batch size as it loads the model: the load takes longer,
+    and the first request less. The inputs are zeros, which the model must be able to answer.
+    """
 
     max_batch_size: PositiveInt
     preferred_batch_sizes: tuple[PositiveInt, ...]
@@ -124,6 +128,7 @@ class ServingDefaults(Value):
     instances: tuple[PositiveInt, ...] = Field((1,), min_length=1)
     protocol: Literal["grpc"] = "grpc"
     cuda_graph: bool = False
+    warm_up: bool = False
     load_timeout_s: PositiveInt
 
 

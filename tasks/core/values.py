@@ -89,7 +89,10 @@ class Product(Value):
 
 
 class Serving(Value):
-    """How it is served: decides `config.pbtxt`."""
+    """How it is served: decides `config.pbtxt`.
+
+    `warm_up_batch_sizes` are run by the server as it loads the model.
+    """
 
     batching: Literal["disabled", "static", "dynamic"]
     max_batch_size: int = Field(ge=0)
@@ -100,6 +103,7 @@ class Serving(Value):
     backend: Literal["native", "hosted"] = "hosted"
     protocol: Literal["grpc"] = "grpc"
     cuda_graph: bool = False
+    warm_up_batch_sizes: tuple[PositiveInt, ...] = ()
     load_timeout_s: PositiveInt = 100
 
 

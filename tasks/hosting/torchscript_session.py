@@ -14,6 +14,8 @@ class Session:
     """`model.pt` on one device; its forward takes and gives tensors in the interface's order."""
 
     def __init__(self, artifact: Path, kind: str) -> None:
+        if kind == "GPU" and not torch.cuda.is_available():
+            raise RuntimeError("PyTorch sees no GPU: is a torch build with CUDA installed?")
         self._device = "cuda" if kind == "GPU" else "cpu"
         self._module = torch.jit.load(str(artifact / "model.pt"), map_location=self._device).eval()
         interface = json.loads((artifact / "interface.json").read_text(encoding="utf-8"))
