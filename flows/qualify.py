@@ -103,7 +103,7 @@ def build_cell(plugin: Plugin, cell: Cell, campaign: str, at: Workplace, make: M
     if not product.random_weights:
         prepared = make(prepare.prepare, prepare.request(plugin, product, at.site), at)
     exported = make(export.export, export.request(plugin, product, prepared), at)
-    converted = convert_product(plugin, product, exported, at, make)
+    converted = convert_product(plugin, product, prepared, exported, at, make)
     samples = make(profile_data.profile_data, profile_data.request(plugin, cell, prepared), at)
     expected = make(reference.reference, reference.request(plugin, cell, prepared, samples), at)
     framework = make(baseline.baseline, baseline.request(plugin, cell, prepared, samples, campaign), at)
@@ -117,12 +117,21 @@ def build_cell(plugin: Plugin, cell: Cell, campaign: str, at: Workplace, make: M
 
 
 def convert_product(
-    plugin: Plugin, product: Product, exported: ArtifactRef, at: Workplace, make: Make
+    plugin: Plugin,
+    product: Product,
+    prepared: ArtifactRef | None,
+    exported: ArtifactRef,
+    at: Workplace,
+    make: Make,
 ) -> ArtifactRef:
     """The conversions from the export to the product, each of what it is made of."""
     made_of = convert.source(product)
-    source = convert_product(plugin, made_of, exported, at, make) if made_of else exported
-    return make(convert.convert, convert.request(plugin, product, source), at)
+    source = convert_product(plugin, made_of, prepared, exported, at, make) if made_of else exported
+    calibration = None
+    if convert.calibrated(product):
+        wanted = profile_data.calibration(plugin, product, prepared)
+        calibration = make(profile_data.profile_data, wanted, at)
+    return make(convert.convert, convert.request(plugin, product, source, calibration), at)
 
 
 def measure_cell(

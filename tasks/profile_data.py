@@ -7,7 +7,7 @@ from tasks.core.build import Workplace, build
 from tasks.core.environment import versions
 from tasks.core.plugins import Plugin, source_digests
 from tasks.core.store import BuildRequest, given
-from tasks.core.values import ArtifactRef, Cell
+from tasks.core.values import ArtifactRef, Cell, Product
 
 VERSION = 1
 
@@ -21,6 +21,17 @@ def request(plugin: Plugin, cell: Cell, prepared: ArtifactRef | None) -> BuildRe
     samples = plugin.spec.variants[product.variant].samples
     if product.random_weights:
         samples = min(samples, 2 * cell.dynamic.max_batch_size)
+    return _request(plugin, product, prepared, samples)
+
+
+def calibration(plugin: Plugin, product: Product, prepared: ArtifactRef | None) -> BuildRequest:
+    """The samples that int8 is calibrated on: an artifact of their own, so that how many others there are
+    does not matter to the conversion."""
+    samples = plugin.spec.variants[product.variant].convert.onnx.int8.samples
+    return _request(plugin, product, prepared, samples)
+
+
+def _request(plugin: Plugin, product: Product, prepared: ArtifactRef | None, samples: int) -> BuildRequest:
     return BuildRequest(
         stage="profile_data",
         version=VERSION,

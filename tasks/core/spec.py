@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from tasks.core import shapes
+from tasks.core.onnx_spec import OnnxConversion
 from tasks.core.shapes import ShapeRange
 from tasks.core.values import (
     Accelerator,
@@ -113,6 +114,7 @@ class Conversion(Value):
     workspace_bytes: PositiveInt | None = None
     shapes: dict[str, ShapeRange] = Field({})
     tolerance: ConversionTolerance | None = None
+    onnx: OnnxConversion = OnnxConversion()
 
 
 class ServingDefaults(Value):
@@ -265,6 +267,11 @@ def _wrong_formats(spec: ModelSpec) -> str | None:
     for name, entry in spec.formats.items():
         if entry.export not in known:
             return f"formats.{name}.export: {spec.framework} exports {', '.join(known)}, not {entry.export}"
+        if name == "onnx" and "bf16" in entry.precisions:
+            return (
+                "formats.onnx.precisions: bf16 is not built, for ONNX Runtime's CPU provider lacks most "
+                "operators in it; take fp16"
+            )
     return None
 
 

@@ -38,5 +38,8 @@ FORMATS: dict[Format, FormatModule] = {
     "tf-savedmodel": tf_savedmodel,
 }
 
-BUILD_FIELDS: dict[Format, Callable[[ModelSpec, Product], dict[str, Any]]] = {"trt": trt.build_fields}
+BUILD_FIELDS: dict[Format, Callable[[ModelSpec, Product], dict[str, Any]]] = {
+    "onnx": onnx.build_fields,
+    "trt": trt.build_fields,
+}
 """What converting to a format reads beside its source, the precision and the tolerances."""

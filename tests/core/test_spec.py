@@ -58,6 +58,17 @@ def test_complete_file_is_read(path: Path, model_data: dict[str, Any], spec: Mod
         ("opset", 0, "opset: Input should be greater than 0 (found 0)"),
         ("framework", "jax", "framework: Input should be 'torch' or 'tensorflow' (found 'jax')"),
         ("inputs", [], "inputs: "),
+        ("formats.onnx.precisions", ["fp32", "bf16"], "formats.onnx.precisions: bf16 is not built, for ONNX"),
+        (
+            "variants.tiny.convert",
+            {"onnx": {"optimize": {"model_type": "bert", "num_heads": 2, "hidden_size": 8, "fused": {}}}},
+            "variants.tiny.convert.onnx.optimize.fused: Dictionary should have at least 1 item",
+        ),
+        (
+            "variants.tiny.convert",
+            {"onnx": {"int8": {"samples": 0}}},
+            "variants.tiny.convert.onnx.int8.samples: Input should be greater than 0",
+        ),
         (
             "formats.onnx.export",
             "tf-savedmodel",

@@ -21,7 +21,9 @@ STAGES = {
 }  # fmt: skip
 """Task runs of one cell; `deploy` is one for each serving."""
 BUILD = ("prepare", "export", "convert", "profile_data", "reference")
-CELLS = {"bert_large_qa-tiny-onnx-fp32", "bert_large_qa-tiny-onnx-fp16"}
+CELLS = {f"bert_large_qa-tiny-onnx-{precision}" for precision in ("fp32", "fp16", "int8")}
+MORE = {"fp16": {"convert": 1}, "int8": {"profile_data": 1}}
+"""What a precision adds: fp16 is made of the fp32 graph, int8 is calibrated."""
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +55,17 @@ def test_every_cell_is_correct_and_measured(tables: tuple[pl.DataFrame, pl.DataF
     assert points == {(cell, scenario): 3 for cell in CELLS for scenario in ("offline", "online")}
 
 
-def test_half_precision_is_half_the_size_and_really_differs(
+def test_lower_precisions_are_smaller_really_differ_and_keep_the_metric(
     tables: tuple[pl.DataFrame, pl.DataFrame],
 ) -> None:
     cells, _ = tables
     by_precision = {row["precision"]: row for row in cells.iter_rows(named=True)}
-    half, full = by_precision["fp16"], by_precision["fp32"]
-    assert 0.4 < half["artifact_bytes"] / full["artifact_bytes"] < 0.65
-    assert half["largest_difference"] > 10 * full["largest_difference"]
+    full = by_precision["fp32"]
+    for precision, least, most in (("fp16", 0.4, 0.65), ("int8", 0.25, 0.5)):
+        row = by_precision[precision]
+        assert least < row["artifact_bytes"] / full["artifact_bytes"] < most, precision
+        assert row["largest_difference"] > 10 * full["largest_difference"], precision
+        assert row["metric_drop"] < 0.01, precision
 
 
 def test_measurements_are_whole_and_consistent(sweep: Any, tables: tuple[pl.DataFrame, pl.DataFrame]) -> None:
@@ -88,7 +93,7 @@ def test_every_file_of_the_campaign_is_there(sweep: Any) -> None:
     for scenario in ("offline", "online"):
         table = pl.read_csv(command.campaign / f"{scenario}.csv")
         assert table.columns == [*results.PUBLISHED_KEYS, *results.MEASURED.values()]
-        assert table.height == 6
+        assert table.height == 9
         assert set(table["sequence_length"]) == {64}
     assert "orchestration" in (command.campaign / "report.md").read_text()
     row = json.loads((command.campaign / "rows.jsonl").read_text().splitlines()[0])
@@ -98,13 +103,14 @@ def test_every_file_of_the_campaign_is_there(sweep: Any) -> None:
 def test_the_api_shows_one_task_run_a_stage_and_cell(sweep: Any, api: Any) -> None:
     runs = api.task_runs("bert_large_qa")
     for cell in CELLS:
-        of_cell = [run for run in runs if run["name"].endswith(cell)]
-        assert Counter(run["name"].split()[0] for run in of_cell) == STAGES
         precision = cell.rsplit("-", 1)[1]
+        more = Counter(MORE.get(precision, {}))
+        of_cell = [run for run in runs if run["name"].endswith(cell)]
+        assert Counter(run["name"].split()[0] for run in of_cell) == Counter(STAGES) + more
         flow_runs = api.post("flow_runs/filter", {"flow_runs": {"name": {"any_": [cell]}}})
         assert set(flow_runs[0]["tags"]) == {"bert_large_qa", "onnx", precision, "cpu"}
     shared = [run for run in runs if run["name"].split()[0] in ("prepare", "export", "profile_data")]
-    assert Counter(run["state"]["name"] for run in shared) == {"Completed": 3, "Cached": 3}
+    assert Counter(run["state"]["name"] for run in shared) == {"Completed": 4, "Cached": 6}
 
 
 def test_a_second_sweep_builds_nothing_and_measures_again(sweep: Any, api: Any) -> None:

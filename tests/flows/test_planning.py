@@ -45,7 +45,8 @@ def site(tmp_path: Path) -> Site:
 def test_plan_has_the_cells_of_every_model_in_order(site: Site) -> None:
     found = plan(SweepOptions(models=("another", "bert"), formats=("onnx",)), site)
     names = [cell.name for entry in found for cell in entry.plan.cells]
-    assert names == [f"{model}-tiny-onnx-{p}" for model in ("another", "bert") for p in ("fp32", "fp16")]
+    precisions = ("fp32", "fp16", "int8")
+    assert names == [f"{model}-tiny-onnx-{p}" for model in ("another", "bert") for p in precisions]
     assert [entry.plugin.folder for entry in found] == [site.models / "another", site.models / "bert"]
     assert {entry.profile.name for entry in found} == {"cpu"}
 
@@ -53,8 +54,8 @@ def test_plan_has_the_cells_of_every_model_in_order(site: Site) -> None:
 def test_missing_library_ends_the_cells_of_the_models_that_want_it(site: Site) -> None:
     wanted = SweepOptions(models=("other", "bert"), formats=("ts-trace", "onnx"), accelerators=("none",))
     other, bert = plan(wanted, site)
-    assert (len(other.plan.cells), len(bert.plan.cells)) == (0, 4)
-    reasons = {entry.reason for entry in other.plan.excluded}
+    assert (len(other.plan.cells), len(bert.plan.cells)) == (0, 5)
+    reasons = {entry.reason for entry in other.plan.excluded if entry.cell.product.precision != "int8"}
     assert reasons == {
         "not installed: no-such-distribution; in the checkout run `pip install no-such-distribution`"
     }

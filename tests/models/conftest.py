@@ -21,7 +21,7 @@ from tasks.core.build import Workplace, build
 from tasks.core.matrix import Selection, expand
 from tasks.core.plugins import Plugin, load_model, load_profile
 from tasks.core.site import ROOT, Site, default_site
-from tasks.core.values import ArtifactRef, Cell
+from tasks.core.values import ArtifactRef, Cell, Product
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,19 @@ class Tiny:
 
     @cached_property
     def converted(self) -> ArtifactRef:
-        return build(convert.request(self.plugin, self.cell.product, self.exported), self.at)
+        return self._convert(self.cell.product)
+
+    def _convert(self, product: Product) -> ArtifactRef:
+        made_of = convert.source(product)
+        source = self._convert(made_of) if made_of else self.exported
+        return build(convert.request(self.plugin, product, source, self.calibration), self.at)
+
+    @cached_property
+    def calibration(self) -> ArtifactRef | None:
+        product = self.cell.product
+        if not convert.calibrated(product):
+            return None
+        return build(profile_data.calibration(self.plugin, product, self.prepared), self.at)
 
     @cached_property
     def samples(self) -> ArtifactRef:

@@ -1,0 +1,72 @@
+"""What a conversion is made of, and what its key holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tasks import convert, profile_data
+from tasks.core.plugins import Plugin, load_model
+from tasks.core.site import ROOT
+from tasks.core.spec import ModelSpec
+from tasks.core.values import ArtifactRef, Product
+
+REF = ArtifactRef(digest="a", path="objects/a", size=1)
+OTHER = ArtifactRef(digest="b", path="objects/b", size=1)
+
+
+@pytest.fixture
+def plugin() -> Plugin:
+    return load_model(ROOT / "models", "bert_large_qa")
+
+
+def product(precision: str, **more: Any) -> Product:
+    fields = {"model": "bert_large_qa", "variant": "tiny", "export_format": "onnx", "format": "onnx"}
+    return Product.model_validate(fields | {"precision": precision, "triton_release": "24.10"} | more)
+
+
+def changed(plugin: Plugin, **tiny: Any) -> Plugin:
+    """The plug-in with other settings of its variant."""
+    data = plugin.spec.model_dump(mode="json")
+    for name, value in tiny.items():
+        data["variants"]["tiny"][name] = value
+    return plugin.model_copy(update={"spec": ModelSpec.model_validate(data)})
+
+
+def key(plugin: Plugin, precision: str, **more: Any) -> str:
+    calibration = REF if precision == "int8" else None
+    return convert.request(plugin, product(precision, **more), REF, calibration).key
+
+
+def test_half_is_made_of_the_fused_graph_and_the_others_of_the_export() -> None:
+    assert convert.source(product("fp16")) == product("fp32")
+    assert convert.source(product("fp32")) is None
+    assert convert.source(product("int8")) is None
+
+
+def test_calibration_rebuilds_int8_and_nothing_else(plugin: Plugin) -> None:
+    int8 = product("int8")
+    before = convert.request(plugin, int8, REF, REF).key
+    assert convert.request(plugin, int8, REF, OTHER).key != before, "other calibration data"
+    onnx = plugin.spec.variants["tiny"].convert.model_dump(mode="json")
+    onnx["onnx"]["int8"]["samples"] = 7
+    fewer = changed(plugin, convert=onnx)
+    assert key(fewer, "int8") != before
+    assert [key(fewer, p) for p in ("fp32", "fp16")] == [key(plugin, p) for p in ("fp32", "fp16")]
+    wanted = profile_data.calibration(plugin, int8, None), profile_data.calibration(fewer, int8, None)
+    assert [request.fields["samples"] for request in wanted] == [64, 7]
+
+
+def test_how_many_samples_correctness_takes_is_nothing_to_int8(plugin: Plugin) -> None:
+    other = changed(plugin, samples=99)
+    wanted = [profile_data.calibration(p, product("int8"), None).key for p in (plugin, other)]
+    assert wanted[0] == wanted[1]
+    assert key(other, "int8") == key(plugin, "int8")
+
+
+def test_only_the_fp32_graph_depends_on_fusion_and_not_for_tensorrt(plugin: Plugin) -> None:
+    plain = changed(plugin, convert={})
+    assert key(plain, "fp32") != key(plugin, "fp32")
+    assert key(plain, "fp16") == key(plugin, "fp16")  # by its source, the fp32 graph
+    assert key(plugin, "fp32", accelerator="trt") == key(plain, "fp32")
