@@ -25,6 +25,7 @@ def request(
         version=VERSION,
         fields={
             "framework": plugin.spec.framework,
+            "device": cell.dynamic.device_kind,
             "parameters": cell.product.parameters,
             "interface": plugin.spec.interface(cell.product.parameters).model_dump(mode="json"),
             "batch_sizes": list(cell.offline.batch_sizes),

@@ -22,6 +22,7 @@ def request(plugin: Plugin, cell: Cell, prepared: ArtifactRef | None, samples: A
         version=VERSION,
         fields={
             "framework": plugin.spec.framework,
+            "device": cell.dynamic.device_kind,
             "parameters": cell.product.parameters,
             "interface": plugin.spec.interface(cell.product.parameters).model_dump(mode="json"),
             "batch_size": cell.dynamic.max_batch_size,

@@ -72,7 +72,9 @@ def baseline(job: Job) -> None:
 
 
 def _load(job: Job, interface: Interface) -> Network:
-    network: Network = importlib.import_module(FRAMEWORKS[job.fields["framework"]]).load(job, interface)
+    """On the CPU, unless the job names a device."""
+    module = importlib.import_module(FRAMEWORKS[job.fields["framework"]])
+    network: Network = module.load(job, interface, job.fields.get("device", "cpu"))
     return network
 
 

@@ -62,8 +62,17 @@ class TensorFlowNetwork:
         onnx.save(graph, str(job.output / "model.onnx"))
 
 
-def load(job: Job, interface: Interface) -> TensorFlowNetwork:
-    """The Keras model and the call of model.py's `get_model`."""
+def load(job: Job, interface: Interface, device: str) -> TensorFlowNetwork:
+    """The Keras model and the call of model.py's `get_model`, on `cpu` or `gpu`, in fp32 without TF32.
+
+    Raises:
+        ValueError: TensorFlow sees no GPU.
+    """
+    if device == "cpu":
+        tf.config.set_visible_devices([], "GPU")
+    elif not tf.config.list_physical_devices("GPU"):
+        raise ValueError("TensorFlow sees no GPU: is a tensorflow build with CUDA installed?")
+    tf.config.experimental.enable_tensor_float_32_execution(False)
     make = load_file(job, "model.py").get_model
     model, call = make(**arguments(job, make))
     return TensorFlowNetwork(model, call, interface)

@@ -25,8 +25,9 @@ SAME = Tolerances(absolute=1e-3, cosine=0.999)
 class TorchNetwork:
     """A module that takes and gives tensors in the interface's order."""
 
-    def __init__(self, module: Any, interface: Interface) -> None:
-        self.module = module
+    def __init__(self, module: Any, interface: Interface, device: str = "cpu") -> None:
+        self.device = torch.device("cuda" if device == "gpu" else device)
+        self.module = module.to(self.device)
         self.inputs = [tensor.name for tensor in interface.inputs]
         self.outputs = [tensor.name for tensor in interface.outputs]
         self.interface = interface
@@ -83,18 +84,22 @@ class TorchNetwork:
             raise UnsupportedError(f"torch.jit.script cannot compile this network: {line}") from error
 
     def _tensors(self, x: Arrays) -> tuple[torch.Tensor, ...]:
-        return tuple(torch.from_numpy(np.ascontiguousarray(x[name])) for name in self.inputs)
+        arrays = (np.ascontiguousarray(x[name]) for name in self.inputs)
+        return tuple(torch.from_numpy(array).to(self.device) for array in arrays)
 
 
-def load(job: Job, interface: Interface) -> TorchNetwork:
-    """The module of model.py's `get_model`, which says what its tensors are called.
+def load(job: Job, interface: Interface, device: str) -> TorchNetwork:
+    """The module of model.py's `get_model`, which says what its tensors are called, on `cpu` or `gpu`.
+
+    On a GPU, too, fp32 is fp32: without TF32, which PyTorch would use for convolutions.
 
     Raises:
         ValueError: the names are not the spec's, or the module is in training mode.
     """
     make = load_file(job, "model.py").get_model
+    torch.backends.cudnn.allow_tf32 = False
     module, names = make(**arguments(job, make))
-    network = TorchNetwork(module, interface)
+    network = TorchNetwork(module, interface, device)
     for kind, wanted in (("inputs", network.inputs), ("outputs", network.outputs)):
         if list(names[kind]) != wanted:
             raise ValueError(f"model.py: get_model names {kind} {names[kind]}, model.yaml {wanted}")

@@ -43,13 +43,15 @@ EXTRAS = ("torch", "tensorflow", "onnx", "tensorrt-rtx")
 
 
 class Host(Value):
-    """One machine as a row names it; `gpu` is the card's name, or the CPU's where there is none."""
+    """One machine as a row names it; `gpu` is the card's name, or the CPU's where there is none, and
+    `driver` the card's."""
 
     name: str
     cpu: str
     cores: int
     memory_gb: float
     gpu: str
+    driver: str | None
     system: str
     python: str
 
@@ -98,6 +100,7 @@ def host() -> Host:
         cores=len(os.sched_getaffinity(0)),
         memory_gb=round(memory / 2**30, 1),
         gpu=gpus[0] if gpus else cpu,
+        driver=card().get("driver"),
         system=f"{platform.system()} {platform.release()}",
         python=platform.python_version(),
     )

@@ -55,7 +55,10 @@ class TritonPythonModel:
         session = importlib.import_module(config["parameters"]["session"]["string_value"])
         self._inputs = [entry["name"] for entry in config["input"]]
         self._outputs = [entry["name"] for entry in config["output"]]
-        self._session = session.Session(folder / "artifact", args["model_instance_kind"])
+        kind, device = args["model_instance_kind"], args["model_instance_device_id"]
+        cuda = config.get("optimization", {}).get("cuda", {})
+        on_gpu = {"device": int(device), "cuda_graph": cuda.get("graphs", False)} if kind == "GPU" else {}
+        self._session = session.Session(folder / "artifact", kind, **on_gpu)
 
     def execute(self, requests: list[Any]) -> list[Any]:
         try:

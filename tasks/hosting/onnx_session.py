@@ -5,23 +5,79 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+from onnxruntime import OrtValue
 
 Array = np.ndarray[Any, Any]
 
 PROVIDERS = {"CPU": "CPUExecutionProvider", "GPU": "CUDAExecutionProvider"}
+C_NAMES = {"float": "float32", "double": "float64"}
+"""ONNX Runtime's names of element types that are not NumPy's."""
 
 
 class Session:
-    """`model.onnx` on one device."""
+    """`model.onnx` on one device.
 
-    def __init__(self, artifact: Path, kind: str) -> None:
+    On a GPU a model whose tensors have no free axis but the batch has buffers of its own on the
+    device for each batch size; with `cuda_graph` also a CUDA graph that works on them, which ONNX Runtime
+    captures when a size is first asked for.
+    """
+
+    def __init__(self, artifact: Path, kind: str, device: int = 0, cuda_graph: bool = False) -> None:
         wanted = PROVIDERS[kind]
-        self._session = onnxruntime.InferenceSession(str(artifact / "model.onnx"), providers=[wanted])
+        options = onnxruntime.SessionOptions()
+        provider: Any = wanted
+        if kind == "GPU":
+            onnxruntime.preload_dlls()  # CUDA's libraries, where they are wheels of this environment
+            options.intra_op_num_threads = 1  # or a thread a core spins, for nothing
+            provider = (wanted, {"device_id": str(device), "enable_cuda_graph": str(int(cuda_graph))})
+        self._session = onnxruntime.InferenceSession(
+            str(artifact / "model.onnx"), options, providers=[provider]
+        )
         used = self._session.get_providers()[0]
         if used != wanted:  # ONNX Runtime falls back to the CPU without an error
             raise RuntimeError(f"ONNX Runtime uses {used}, not {wanted}: is onnxruntime-gpu installed?")
+        tensors = [*self._session.get_inputs(), *self._session.get_outputs()]
+        fixed = all(isinstance(axis, int) for tensor in tensors for axis in tensor.shape[1:])
+        if cuda_graph and not fixed:
+            raise ValueError("cuda_graph: a CUDA graph needs every axis but the batch fixed")
         self._outputs = [output.name for output in self._session.get_outputs()]
+        self._device, self._graph = device, cuda_graph
+        self._bound: dict[int, _Bound] | None = {} if kind == "GPU" and fixed else None
 
     def run(self, inputs: dict[str, Array]) -> dict[str, Array]:
         """One batch; arrays by tensor name, batch first."""
-        return dict(zip(self._outputs, self._session.run(self._outputs, inputs), strict=True))
+        if self._bound is None:
+            return dict(zip(self._outputs, self._session.run(self._outputs, inputs), strict=True))
+        size = len(next(iter(inputs.values())))
+        if size not in self._bound:
+            self._bound[size] = _Bound(self._session, size, self._device, self._graph)
+        return self._bound[size].run(inputs)
+
+
+class _Bound:
+    """A session's tensors of one batch size at places on the device that stay the same."""
+
+    def __init__(self, session: Any, size: int, device: int, graph: bool) -> None:
+        def place(tensor: Any) -> OrtValue:
+            element = tensor.type.removeprefix("tensor(").removesuffix(")")
+            dtype = np.dtype(C_NAMES.get(element, element)).type
+            return OrtValue.ortvalue_from_shape_and_type((size, *tensor.shape[1:]), dtype, "cuda", device)
+
+        self._session = session
+        self._inputs = {tensor.name: place(tensor) for tensor in session.get_inputs()}
+        self._outputs = {tensor.name: place(tensor) for tensor in session.get_outputs()}
+        self._binding = session.io_binding()
+        for name, value in self._inputs.items():
+            self._binding.bind_ortvalue_input(name, value)
+        for name, value in self._outputs.items():
+            self._binding.bind_ortvalue_output(name, value)
+        self._options = onnxruntime.RunOptions()
+        if graph:  # a graph a batch size, by this number
+            self._options.add_run_config_entry("gpu_graph_id", str(size))
+
+    def run(self, inputs: dict[str, Array]) -> dict[str, Array]:
+        """Copy in, run, copy out; the copies wait for the device."""
+        for name, value in self._inputs.items():
+            value.update_inplace(inputs[name])
+        self._session.run_with_iobinding(self._binding, self._options)
+        return {name: value.numpy() for name, value in self._outputs.items()}

@@ -10,13 +10,16 @@ Array = np.ndarray[Any, Any]
 
 
 class Session:
-    """The default signature of `model.savedmodel` on one device."""
+    """The default signature of `model.savedmodel` on one device.
 
-    def __init__(self, artifact: Path, kind: str) -> None:
-        if kind == "GPU" and not tf.config.list_physical_devices("GPU"):
+    TensorFlow captures no CUDA graphs: `cuda_graph` changes nothing.
+    """
+
+    def __init__(self, artifact: Path, kind: str, device: int = 0, cuda_graph: bool = False) -> None:
+        gpus = tf.config.list_physical_devices("GPU")
+        if kind == "GPU" and not gpus:
             raise RuntimeError("TensorFlow sees no GPU: is a tensorflow build with CUDA installed?")
-        if kind == "CPU":
-            tf.config.set_visible_devices([], "GPU")
+        tf.config.set_visible_devices([gpus[device]] if kind == "GPU" else [], "GPU")
         self._model = tf.saved_model.load(str(artifact / "model.savedmodel"))  # it owns the variables
         self._call = self._model.signatures["serving_default"]
 

@@ -94,11 +94,14 @@ class Outputs(trt.IOutputAllocator):  # type: ignore[misc]  # it has no types
 class Session:
     """`model.plan` on the first GPU."""
 
-    def __init__(self, artifact: Path, kind: str) -> None:
+    def __init__(self, artifact: Path, kind: str, device: int = 0, cuda_graph: bool = False) -> None:
         if kind != "GPU":
             raise RuntimeError(f"a TensorRT engine runs on a GPU, not on KIND_{kind}")
         if not torch.cuda.is_available():
             raise RuntimeError("PyTorch, which moves the tensors, sees no GPU: is its build one with CUDA?")
+        if cuda_graph:
+            raise RuntimeError("a hosted engine has no CUDA graphs: set serving.cuda_graph to false")
+        torch.cuda.set_device(device)
         engine = json.loads((artifact / "engine.json").read_text(encoding="utf-8"))
         major, minor = torch.cuda.get_device_capability()
         reason = refusal(engine, LIBRARY, VERSION, f"{major}.{minor}")

@@ -131,11 +131,13 @@ def _wait_ready(process: subprocess.Popen[bytes], url: str, log_path: Path) -> s
 def _environment() -> dict[str, str]:
     """The stub must find this interpreter's prefix (PATH) and its own libpython (LD_LIBRARY_PATH).
 
-    With only the first it loads the system's libpython over another release's standard library.
+    With only the first it loads the system's libpython over another release's standard library. What
+    LD_LIBRARY_PATH says already stays: in containers it names the driver's folder.
     """
+    given = os.environ.get("LD_LIBRARY_PATH", "")
     return {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-        "LD_LIBRARY_PATH": str(_libpython().parent),
+        "LD_LIBRARY_PATH": os.pathsep.join([str(_libpython().parent), *filter(None, [given])]),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
 

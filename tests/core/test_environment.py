@@ -171,6 +171,7 @@ def test_host_is_this_one() -> None:
     assert host().cores == len(os.sched_getaffinity(0))
     assert host().gpu
     assert 0 < host().memory_gb < 100_000
+    assert (host().driver is None) == (not gpu_names())
 
 
 def test_card_is_told_by_capability_and_driver_where_there_is_one() -> None:

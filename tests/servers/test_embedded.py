@@ -49,6 +49,16 @@ def test_server_is_ready_and_has_nothing_loaded(start: Any, echo: Any, tmp_path:
         assert (entry.name, entry.state) == ("echo", "")
 
 
+def test_server_looks_for_libraries_where_its_caller_does(
+    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/driver/lib")
+    with start(tmp_path) as server:
+        first, *rest = server.process.environ()["LD_LIBRARY_PATH"].split(":")
+    assert (Path(first) / embedded._libpython().name).is_file()
+    assert rest == ["/opt/driver/lib"]
+
+
 def test_server_listens_on_loopback_only(server: Any) -> None:
     listening = [c for c in server.process.net_connections("inet") if c.status == psutil.CONN_LISTEN]
     ports = {int(url.rpartition(":")[2]) for url in (server.running.grpc_url, server.running.http_url)}
