@@ -5,16 +5,19 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from tasks.core.errors import UserError
 from tasks.core.matrix import Selection
+from tasks.core.values import ModelFile
 from tasks.core.yaml_files import explain
 
 ALL = "all"
+MODEL_FILES: tuple[ModelFile, ...] = get_args(ModelFile)
 
 
 class SweepOptions(Selection):
@@ -32,6 +35,51 @@ class SweepOptions(Selection):
         "auto", description="`auto`: perf_analyzer where it runs, else the project's own client"
     )
     server: str = Field("embedded", description="How a Triton server is got")
+    onnx: str | None = Field(None, description="An ONNX file instead of a folder of models/")
+    torchscript: str | None = Field(
+        None, description="A TorchScript file instead; loading it runs the code that it holds"
+    )
+    savedmodel: str | None = Field(None, description="The folder of a TensorFlow SavedModel instead")
+    shapes: tuple[str, ...] = Field(
+        (), description="NAME=1,3,224,224: an input's shape, where the model file leaves it open"
+    )
+    samples: str | None = Field(
+        None, description="An .npz file with an array for each input of the model file, batch first"
+    )
+    model_dir: str | None = Field(None, description="A model folder that lies outside models/")
+    plugin_paths: tuple[str, ...] = Field(
+        (), description="A folder that the model's Python files import from"
+    )
+    params: tuple[str, ...] = Field((), description="NAME=VALUE: a parameter of the model, or a new value")
+
+    @model_validator(mode="after")
+    def _one_model(self) -> SweepOptions:
+        named = [name for name in (*MODEL_FILES, "model_dir") if getattr(self, name) is not None]
+        if "models" in self.model_fields_set:
+            named.insert(0, "model")
+        if len(named) > 1:
+            flags = " and ".join("--" + name.replace("_", "-") for name in named)
+            raise ValueError(f"{flags}: give one of them")
+        if (self.shapes or self.samples is not None) and self.model_file is None:
+            raise ValueError("--shape and --samples go with --onnx, --torchscript or --savedmodel")
+        return self
+
+    @property
+    def model_file(self) -> tuple[ModelFile, str] | None:
+        """The kind and path of the model file, if one is asked for."""
+        return next(((kind, path) for kind in MODEL_FILES if (path := getattr(self, kind)) is not None), None)
+
+    @property
+    def title(self) -> str:
+        """What one model's run is called."""
+        path = self.model_dir or (self.model_file or (None, None))[1]
+        return Path(path).name if path else self.models[0]
+
+    def only(self, model: str) -> SweepOptions:
+        """These options for one of its models."""
+        if self.model_dir or self.model_file:
+            return self
+        return self.model_copy(update={"models": (model,)})
 
 
 def with_sweep_options(command: Callable[..., None], without: Sequence[str] = ()) -> Callable[..., None]:

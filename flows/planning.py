@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from flows.options import ALL, SweepOptions
+from flows.choosing import choose_plugins, choose_variant
+from flows.options import SweepOptions
 from tasks import convert, export
 from tasks.core.environment import extras, matches, missing
 from tasks.core.errors import UserError, unknown
 from tasks.core.matrix import Plan, expand
-from tasks.core.plugins import Plugin, known_models, load_model, load_profile
+from tasks.core.plugins import Plugin, load_profile
 from tasks.core.site import Site
 from tasks.core.spec import GpuProfile
 from tasks.core.values import Excluded, Generator, Value
@@ -49,11 +50,10 @@ def plan(options: SweepOptions, site: Site) -> tuple[ModelPlan, ...]:
     generator = choose_generator(options, site)
     profile = load_profile(site.profiles, options.profile)
     found = []
-    for name in known_models(site.models) if options.models == (ALL,) else options.models:
-        plugin = load_model(site.models, name)
+    for plugin in choose_plugins(options, site):
         cells = expand(
             plugin.spec,
-            options.variant,
+            choose_variant(options, plugin.spec),
             profile,
             generator=generator,
             triton_release=SERVERS[options.server].TRITON_RELEASE,
@@ -90,4 +90,4 @@ def preflight(options: SweepOptions, model: ModelPlan, site: Site) -> None:
     if problems:
         raise UserError("this host is not ready:\n" + "\n".join(f"  {p}" for p in problems))
     if model.plan.cells and not options.random_weights:
-        check_sources(model.plugin, options.variant, site)
+        check_sources(model.plugin, model.plan.cells[0].product.variant, site)

@@ -32,11 +32,11 @@ log = logging.getLogger("servegrid")
 LIBRARIES = ("servegrid", "prefect", "tritonclient", "numpy")
 
 
-@flow(name="qualify", flow_run_name="{options.models[0]} on {options.profile}")
+@flow(name="qualify", flow_run_name="{options.title} on {options.profile}")
 def qualify(options: SweepOptions, campaign: str) -> None:
     """Qualify one model on this host's device; every cell ends as a row of the campaign.
 
-    `options.models` holds the one model.
+    The options name the one model.
     """
     site = default_site()
     (model,) = plan(options, site)
@@ -63,6 +63,7 @@ def qualify_cell(plugin: Plugin, cell: Cell, provider: str, campaign: str) -> An
     at = Workplace(
         site=site,
         plugin=plugin.folder,
+        paths=plugin.paths,
         logs=site.results / campaign / "logs",
         profile=cell.profile,
         cell=cell.name,
@@ -83,7 +84,7 @@ def recorder(plugin: Plugin, campaign: str) -> Recorder:
     """Writes this model's rows of the campaign, with the versions of all that its cells use."""
     libraries = {library for module in FORMATS.values() for library in module.LIBRARIES}
     used = versions({*LIBRARIES, *plugin.spec.requires, *libraries})
-    return Recorder(Writer(default_site().results / campaign), campaign, host(), used)
+    return Recorder(Writer(default_site().results / campaign), campaign, host(), used, plugin.words)
 
 
 class Built(Value):
@@ -100,7 +101,7 @@ def build_cell(plugin: Plugin, cell: Cell, campaign: str, at: Workplace, make: M
     """Every build stage, in order; what is stored already is taken from the store."""
     product = cell.product
     prepared = None
-    if not product.random_weights:
+    if plugin.prepares and not product.random_weights:
         prepared = make(prepare.prepare, prepare.request(plugin, product, at.site), at)
     exported = make(export.export, export.request(plugin, product, prepared), at)
     converted = convert_product(plugin, product, prepared, exported, at, make)

@@ -106,6 +106,7 @@ class Recorder:
     campaign: str
     host: Host
     versions: dict[str, str]
+    model_words: tuple[str, ...] = ()
 
     def without_run(self, cell: Cell, outcome: Outcome) -> None:
         """The row of a cell that does not run: a rule forbids it, or the campaign ends before."""
@@ -124,7 +125,7 @@ class Recorder:
             except UnsupportedError as error:
                 record.outcome = Outcome(verdict="unsupported", reason=str(error))
             except StepError as error:
-                command = error.command or _again(cell)
+                command = error.command or self._again(cell)
                 record.outcome = Outcome(verdict="error", reason=str(error), log=error.log, command=command)
             except Exception as error:
                 path = self.writer.folder / "logs" / f"{cell.name}.error.log"
@@ -133,7 +134,7 @@ class Recorder:
                     verdict="error",
                     reason=f"an error of servegrid itself: {type(error).__name__}: {error}",
                     log=str(path),
-                    command=_again(cell),
+                    command=self._again(cell),
                 )
         wall = time.perf_counter() - start
         self._write(cell, record, record.outcome, stages, wall)
@@ -164,14 +165,15 @@ class Recorder:
     def _head(self, cell: Cell) -> Row:
         return common(self.campaign, cell.name, cell.product, cell.profile, self.host, self.versions)
 
-
-def _again(cell: Cell) -> str:
-    """The command that runs one cell."""
-    product = cell.product
-    words = ("servegrid", "sweep", "--model", product.model, "--variant", product.variant, "--profile")
-    one = ("--format", product.format, "--precision", product.precision, "--accelerator", product.accelerator)
-    random = ("--random-weights",) if product.random_weights else ()
-    return shlex.join([*words, cell.profile, *one, *random])
+    def _again(self, cell: Cell) -> str:
+        """The command that runs one cell."""
+        product = cell.product
+        words = ("servegrid", "sweep", *(self.model_words or ("--model", product.model)))
+        one = ("--variant", product.variant, "--profile", cell.profile)
+        kind = ("--format", product.format, "--precision", product.precision)
+        how = ("--accelerator", product.accelerator)
+        random = ("--random-weights",) if product.random_weights else ()
+        return shlex.join([*words, *one, *kind, *how, *random])
 
 
 def _measurement(

@@ -35,7 +35,7 @@ def sweep(options: SweepOptions = SweepOptions(), campaign: str | None = None) -
         preflight(options, model, site)
     try:
         for model in models:
-            qualify(options.model_copy(update={"models": (model.plugin.spec.name,)}), folder.name)
+            qualify(options.only(model.plugin.spec.name), folder.name)
     finally:
         if (folder / "rows.jsonl").exists():
             report(folder)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tasks.caching import build_task
 from tasks.core.build import Workplace, build, read_json
 from tasks.core.environment import host, versions
-from tasks.core.plugins import Plugin, source_digests
+from tasks.core.plugins import Plugin
 from tasks.core.store import BuildRequest, given
 from tasks.core.values import ArtifactRef, Cell
 
@@ -34,7 +34,7 @@ def request(
             "profile": cell.profile,
         },
         inputs=given(prepared=prepared, samples=samples),
-        sources=source_digests(plugin.folder, "model.py"),
+        sources=plugin.sources("model.py"),
         libraries=versions(plugin.spec.requires),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tasks.caching import build_task
 from tasks.core.build import Workplace, build
 from tasks.core.environment import versions
-from tasks.core.plugins import Plugin, source_digests
+from tasks.core.plugins import Plugin
 from tasks.core.spec import ModelSpec
 from tasks.core.store import BuildRequest, given
 from tasks.core.values import ArtifactRef, ExportFormat, Framework, Product
@@ -21,6 +21,7 @@ LIBRARIES: dict[ExportFormat, tuple[str, ...]] = {
 EXPORTERS: dict[tuple[Framework, ExportFormat], tuple[str, ...]] = {
     ("torch", "onnx"): ("torch", "onnxscript"),
     ("tensorflow", "onnx"): ("tensorflow", "tf2onnx"),
+    ("savedmodel", "onnx"): ("tensorflow", "tf2onnx"),
 }
 """Those that exporting from one framework needs in addition."""
 
@@ -44,7 +45,7 @@ def request(plugin: Plugin, product: Product, prepared: ArtifactRef | None) -> B
             "interface": interface.model_dump(mode="json"),
         },
         inputs=given(prepared=prepared),
-        sources=source_digests(plugin.folder, "model.py") | source_digests(plugin.folder, "dataloader.py"),
+        sources=plugin.sources("model.py") | plugin.sources("dataloader.py"),
         libraries=versions(libraries(plugin.spec, product.export_format)),
     )
 

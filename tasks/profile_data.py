@@ -5,7 +5,7 @@ from __future__ import annotations
 from tasks.caching import build_task
 from tasks.core.build import Workplace, build
 from tasks.core.environment import versions
-from tasks.core.plugins import Plugin, source_digests
+from tasks.core.plugins import Plugin
 from tasks.core.store import BuildRequest, given
 from tasks.core.values import ArtifactRef, Cell, Product
 
@@ -37,7 +37,7 @@ def _request(plugin: Plugin, product: Product, prepared: ArtifactRef | None, sam
         version=VERSION,
         fields={"parameters": product.parameters, "samples": samples},
         inputs=given(prepared=prepared),
-        sources=source_digests(plugin.folder, "dataloader.py"),
+        sources=plugin.sources("dataloader.py"),
         libraries=versions(plugin.spec.requires),
     )
 

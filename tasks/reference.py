@@ -8,7 +8,7 @@ from __future__ import annotations
 from tasks.caching import build_task
 from tasks.core.build import Workplace, build
 from tasks.core.environment import versions
-from tasks.core.plugins import Plugin, source_digests
+from tasks.core.plugins import Plugin
 from tasks.core.store import BuildRequest, given
 from tasks.core.values import ArtifactRef, Cell
 
@@ -28,7 +28,7 @@ def request(plugin: Plugin, cell: Cell, prepared: ArtifactRef | None, samples: A
             "batch_size": cell.dynamic.max_batch_size,
         },
         inputs=given(prepared=prepared, samples=samples),
-        sources=source_digests(plugin.folder, "model.py"),
+        sources=plugin.sources("model.py"),
         libraries=versions(plugin.spec.requires),
     )
 

@@ -21,6 +21,7 @@ STEPS = {
     "baseline": "tasks.child.framework_steps:baseline",
     "convert_torchscript": "tasks.child.torch_steps:convert_torchscript",
     "convert_savedmodel": "tasks.child.tensorflow_steps:convert_savedmodel",
+    "read_model_file": "tasks.child.model_file:read_model_file",
     "convert_onnx": "tasks.child.onnx_steps:convert_onnx",
     "convert_tensorrt": "tasks.child.tensorrt_steps:convert_tensorrt",
 }
@@ -40,7 +41,7 @@ def main() -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # or TensorFlow tells at length which CPU it found
     module, _, function = STEPS[job.step].partition(":")
     step = getattr(importlib.import_module(module), function)
-    sys.path.insert(0, str(job.plugin))
+    sys.path[:0] = [str(job.plugin), *map(str, job.paths)]
     try:
         step(job)
     except UnsupportedError as error:

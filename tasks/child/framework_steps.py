@@ -18,7 +18,13 @@ from tasks.core.values import Interface
 
 EXAMPLE_BATCH = 2
 
-FRAMEWORKS = {"torch": "tasks.child.torch_network", "tensorflow": "tasks.child.tensorflow_network"}
+FRAMEWORKS = {
+    "torch": "tasks.child.torch_network",
+    "tensorflow": "tasks.child.tensorflow_network",
+    "onnx": "tasks.child.onnx_file",
+    "torchscript": "tasks.child.torchscript_file",
+    "savedmodel": "tasks.child.savedmodel_file",
+}
 """Framework -> the module that has its `load`; never both in one process."""
 
 

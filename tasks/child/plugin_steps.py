@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tasks.arrays import Arrays, concatenate
+from tasks.child import published
 from tasks.core.build import Job
 
 Batch = tuple[Any, Arrays, Arrays]
@@ -20,6 +21,7 @@ Batch = tuple[Any, Arrays, Arrays]
 
 def load(job: Job, file: str) -> ModuleType:
     """A plug-in file as a module, by path: `models` is never a package that could hide a user's."""
+    published.offer_toolkit()
     name = f"_plugin_{file.removesuffix('.py')}"
     spec = importlib.util.spec_from_file_location(name, job.plugin / file)
     assert spec is not None and spec.loader is not None
@@ -33,7 +35,8 @@ def arguments(job: Job, function: Callable[..., Any], **more: Any) -> dict[str, 
     """Those of the model's parameters, and of `more`, that `function` takes.
 
     They are the variant's, and what `prepare` returned, whose values are file names. With random
-    weights nothing is prepared.
+    weights nothing is prepared. A published file's own flags have their defaults and types from its
+    `update_argparser`.
     """
     known = dict(job.fields["parameters"])
     if "prepared" in job.inputs:
@@ -41,6 +44,7 @@ def arguments(job: Job, function: Callable[..., Any], **more: Any) -> dict[str, 
         files = json.loads((prepared / "parameters.json").read_text(encoding="utf-8"))
         known |= {name: str(prepared / file) for name, file in files.items()}
     known |= more
+    known = published.flags(sys.modules.get(function.__module__), known)
     parameters = inspect.signature(function).parameters
     if any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
         return known
@@ -70,7 +74,7 @@ def profile_data(job: Job) -> None:
     for ids, x, y in batches(job, batch_size=min(wanted, 64)):
         take = min(len(ids), wanted - count)
         arrays = {"ids": np.asarray(ids)} | {f"x/{k}": v for k, v in x.items()}
-        arrays |= {f"y/{k}": v for k, v in y.items()}
+        arrays |= {f"y/{k}": v for k, v in (y or {}).items()}
         for name, array in arrays.items():
             parts.setdefault(name, []).append(np.asarray(array)[:take])
         count += take
@@ -95,7 +99,18 @@ def score(job: Job) -> None:
     for name in job.fields["predictions"]:
         calculator = make(**arguments(job, make))
         with np.load(job.inputs[name]) as outputs:
-            calculator.update(ids=samples["ids"], y_pred={k: outputs[k] for k in outputs}, x=x, y_real=y)
-        result[name] = {k: float(v) for k, v in calculator.metrics.items()}
+            y_pred = {k: outputs[k] for k in outputs}
+        metrics = _metrics(calculator, ids=samples["ids"], y_pred=y_pred, x=x, y_real=y)
+        result[name] = {k: float(v) for k, v in metrics.items()}
         print(f"{name}: {', '.join(f'{k} {v:.4f}' for k, v in result[name].items())}")
     (job.output / "metrics.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
+
+
+def _metrics(calculator: Any, **batch: Any) -> dict[str, Any]:
+    """A calculator's metrics of one batch, by `update` and `metrics` or by the older `calc`."""
+    if hasattr(calculator, "update"):
+        calculator.update(**batch)
+        found: dict[str, Any] = calculator.metrics
+    else:
+        found = calculator.calc(**batch)
+    return found

@@ -32,16 +32,19 @@ class Job(Value):
     fields: dict[str, Any]
     inputs: dict[str, Path]
     plugin: Path
+    paths: tuple[Path, ...] = ()
     output: Path
 
 
 class Workplace(Value):
-    """Where the steps of one cell run: the site, the model's folder, the folder for logs, the profile
+    """Where the steps of one cell run: the site, the model's folder and the `paths` that its files import
+    from beside it, the folder for logs, the profile
     of the device, whose lock they take, the cell's name, which starts the names of its logs, and
     the time limit of a step."""
 
     site: Site
     plugin: Path
+    paths: tuple[Path, ...] = ()
     logs: Path
     profile: str
     cell: str
@@ -83,6 +86,7 @@ def run_step(
     output: Path,
     at: Workplace,
     files: dict[str, Path] | None = None,
+    level: int = logging.INFO,
 ) -> None:
     """Run one step of `tasks.child`; it writes its files below `output`.
 
@@ -93,7 +97,7 @@ def run_step(
         StepError: it failed; the log and the command that repeats it are in the error.
     """
     paths = {key: at.site.store.path(ref) for key, ref in inputs.items()} | (files or {})
-    job = Job(step=step, fields=fields, inputs=paths, plugin=at.plugin, output=output)
+    job = Job(step=step, fields=fields, inputs=paths, plugin=at.plugin, paths=at.paths, output=output)
     job_path, log_path = at.logs / f"{at.cell}.{step}.json", at.logs / f"{at.cell}.{step}.log"
     write_atomic(job_path, job.model_dump_json(indent=1))
     repeat = _command(job_path, "--output", str(at.logs / f"{at.cell}.{step}.out"))
@@ -103,7 +107,7 @@ def run_step(
             log_path=log_path,
             timeout_s=at.timeout_s,
             repeat=shlex.join(repeat),
-            level=logging.INFO,
+            level=level,
         )
     except StepError as error:
         if error.code == UNSUPPORTED_EXIT:

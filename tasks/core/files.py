@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import threading
@@ -20,6 +21,19 @@ def digest_file(path: Path) -> str:
     """SHA-256 of the content of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def digest_path(path: Path) -> str:
+    """Of a file's content, or of a folder's. It may be gigabytes, and every cell asks: it is read again only
+    once it was touched."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    stats = [(file, file.stat()) for file in files]
+    return _digest_as_of(path, frozenset((file, stat.st_size, stat.st_mtime_ns) for file, stat in stats))
+
+
+@functools.lru_cache(maxsize=256)
+def _digest_as_of(path: Path, stamps: frozenset[tuple[Path, int, int]]) -> str:
+    return digest_tree(path) if path.is_dir() else digest_file(path)
 
 
 def write_atomic(path: Path, text: str) -> None:

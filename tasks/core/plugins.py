@@ -6,6 +6,8 @@ import ast
 import hashlib
 from pathlib import Path
 
+from pydantic import Field
+
 from tasks.core.errors import UserError, unknown
 from tasks.core.spec import GpuProfile, ModelSpec
 from tasks.core.values import Value
@@ -13,10 +15,31 @@ from tasks.core.yaml_files import load_yaml
 
 
 class Plugin(Value):
-    """A model folder: its spec and where it lies."""
+    """A model folder: its spec and where it lies.
+
+    paths: folders beside its own that its Python files import from;
+    files: digests of the files and folders that parameters of the command line name;
+    words: what names it on the command line; empty for a folder of the site's models.
+    """
 
     spec: ModelSpec
     folder: Path
+    paths: tuple[Path, ...] = ()
+    files: dict[str, str] = Field({})
+    words: tuple[str, ...] = ()
+
+    @property
+    def prepares(self) -> bool:
+        """Whether it has a prepare.py; a folder without one has nothing to prepare."""
+        return (self.folder / "prepare.py").is_file()
+
+    def sources(self, entry: str, *, with_data: bool = False) -> dict[str, str]:
+        """Digests of everything that a step which runs `entry` reads and no stage made. A folder that is
+        made of a model file has no model.py: its network is a prepared file."""
+        found: dict[str, str] = {}
+        if (self.folder / entry).is_file():
+            found = source_digests(self.folder, entry, *self.paths, with_data=with_data)
+        return found | {f"--param {name}": digest for name, digest in self.files.items()}
 
 
 def known_models(models_dir: Path) -> list[str]:
@@ -42,6 +65,17 @@ def load_model(models_dir: Path, name: str) -> Plugin:
     return Plugin(spec=spec, folder=folder)
 
 
+def load_folder(folder: Path) -> Plugin:
+    """The plug-in of any folder; its spec's name need not be the folder's.
+
+    Raises:
+        UserError: no such folder, or its model.yaml is missing or wrong.
+    """
+    if not (folder / "model.yaml").is_file():
+        raise UserError(f"--model-dir {folder}: no model.yaml there; models/README.md says what it holds")
+    return Plugin(spec=load_yaml(folder / "model.yaml", ModelSpec), folder=folder.absolute())
+
+
 def load_profile(profiles_dir: Path, name: str) -> GpuProfile:
     """The profile `profiles_dir/name.yaml`.
 
@@ -54,12 +88,12 @@ def load_profile(profiles_dir: Path, name: str) -> GpuProfile:
     return load_yaml(profiles_dir / f"{name}.yaml", GpuProfile)
 
 
-def source_digests(folder: Path, entry: str, *, with_data: bool = False) -> dict[str, str]:
-    """SHA-256 of `entry` and of every sibling module that it imports, directly or not.
+def source_digests(folder: Path, entry: str, *paths: Path, with_data: bool = False) -> dict[str, str]:
+    """SHA-256 of `entry` and of every module that it imports, directly or not, from its folder or `paths`.
 
     A stage whose key holds these is rebuilt when the code that it runs changes, and not when
     another file of the folder does. `with_data` adds the files below `data/`, but for its
-    Markdown.
+    Markdown. A module of `paths` goes by its whole path.
     """
     found: dict[str, str] = {}
     waiting = [entry]
@@ -70,7 +104,9 @@ def source_digests(folder: Path, entry: str, *, with_data: bool = False) -> dict
         text = (folder / name).read_bytes()
         found[name] = hashlib.sha256(text).hexdigest()
         for module in _imports(text):
-            waiting += _files(folder, module)
+            waiting += _files(folder, module) or [
+                str(path / name) for path in paths for name in _files(path, module)
+            ]
     if with_data:
         for path in sorted((folder / "data").rglob("*")):
             if path.is_file() and path.suffix != ".md":

@@ -24,8 +24,11 @@ from tasks.core.values import (
 EXPORTS: dict[Framework, tuple[ExportFormat, ...]] = {
     "torch": ("ts-trace", "ts-script", "onnx"),
     "tensorflow": ("tf-savedmodel", "onnx"),
+    "onnx": ("onnx",),
+    "torchscript": ("ts-trace",),
+    "savedmodel": ("tf-savedmodel", "onnx"),
 }
-"""What each framework can export."""
+"""What each framework can export; a model file, what it is and can be made into."""
 
 
 class Source(Value):

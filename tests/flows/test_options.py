@@ -22,11 +22,14 @@ GIVEN = {
     "max_batch_size": 2,
     "max_concurrency": 3,
     "request_count": 4,
+    "params": ("a=1", "b=2"),
+    "plugin_paths": ("c", "d"),
 }
+OTHER_MODELS = {"onnx": "f", "shapes": ("x=1,2",), "samples": "s"}
 ARGUMENTS = (
     "--model a --model b --variant full --profile card --random-weights --generator client --server other "
-    "--format onnx --precision fp16 --precision fp32 --accelerator trt "
-    "--max-batch-size 2 --max-concurrency 3 --request-count 4"
+    "--format onnx --precision fp16 --precision fp32 --accelerator trt --max-batch-size 2 "
+    "--max-concurrency 3 --request-count 4 --param a=1 --param b=2 --plugin-path c --plugin-path d"
 )
 
 
@@ -42,8 +45,13 @@ def called(*arguments: str) -> SweepOptions:
 
 
 def test_every_field_is_an_option() -> None:
-    assert set(GIVEN) == set(SweepOptions.model_fields)
+    alone = {"torchscript", "savedmodel", "model_dir"}  # they exclude the others
+    assert set(GIVEN) | set(OTHER_MODELS) | alone == set(SweepOptions.model_fields)
     assert called(*ARGUMENTS.split()) == SweepOptions.model_validate(GIVEN)
+    file = called("--onnx", "f", "--shape", "x=1,2", "--samples", "s")
+    assert file == SweepOptions.model_validate(OTHER_MODELS)
+    for name in alone:
+        assert called(f"--{name.replace('_', '-')}", "f") == SweepOptions.model_validate({name: "f"})
 
 
 def test_what_is_not_given_is_the_default() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -268,3 +269,12 @@ def test_excluded_cell_is_unsupported_with_the_rule(recorder: Recorder, cell: Ce
     row = only_row(tmp_path)
     assert (row["cell"], row["verdict"], row["reason"]) == (cell.name, "unsupported", "no fp16")
     assert (row["model"], row["format"], row["wall_s"]) == ("bert_large_qa", cell.product.format, None)
+
+
+def test_the_command_that_repeats_a_cell_names_a_model_file(recorder: Recorder, cell: Cell) -> None:
+    words = ("--onnx", "/a net.onnx", "--shape", "x=1,2")
+    named = replace(recorder, model_words=words)
+    with named.cell(cell) as record:
+        raise RuntimeError("broken")
+    assert record.outcome is not None and record.outcome.command is not None
+    assert record.outcome.command.startswith("servegrid sweep --onnx '/a net.onnx' --shape x=1,2 --variant ")

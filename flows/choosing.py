@@ -1,0 +1,96 @@
+"""The models that a sweep's options name: folders of models/, another folder, or a model file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import yaml
+from pydantic import ValidationError
+
+from flows.options import ALL, SweepOptions
+from tasks.core.errors import UserError
+from tasks.core.files import digest_path
+from tasks.core.plugins import Plugin, known_models, load_folder, load_model
+from tasks.core.site import Site
+from tasks.core.spec import ModelSpec
+from tasks.core.values import Scalar
+from tasks.core.yaml_files import explain
+from tasks.model_file import model_folder
+
+
+def choose_plugins(options: SweepOptions, site: Site) -> list[Plugin]:
+    """The plug-ins, with the parameters, import paths and the words of the command line that name them.
+
+    Raises:
+        UserError: a name is unknown, a file or folder is missing or not what it should be.
+    """
+    words: tuple[str, ...] = ()
+    if options.model_file:
+        kind, path = options.model_file
+        found = [model_folder(kind, Path(path), options.shapes, options.samples, site)]
+        words = (f"--{kind}", str(Path(path).absolute()), *_repeated("--shape", options.shapes))
+        if options.samples is not None:
+            words = (*words, "--samples", str(Path(options.samples).absolute()))
+    elif options.model_dir:
+        found = [load_folder(Path(options.model_dir))]
+        words = ("--model-dir", str(found[0].folder))
+    else:
+        names = known_models(site.models) if options.models == (ALL,) else options.models
+        found = [load_model(site.models, name) for name in names]
+    paths = tuple(Path(path).absolute() for path in options.plugin_paths)
+    for folder in paths:
+        if not folder.is_dir():
+            raise UserError(f"--plugin-path {folder}: no such folder")
+    parameters = dict(_parameter(text) for text in options.params)
+    extra = (*_repeated("--plugin-path", map(str, paths)), *_repeated("--param", options.params))
+    files = {
+        name: digest_path(Path(value))
+        for name, value in parameters.items()
+        if isinstance(value, str) and "/" in value and Path(value).exists()
+    }
+    return [
+        plugin.model_copy(
+            update={
+                "spec": _with_parameters(plugin.spec, choose_variant(options, plugin.spec), parameters),
+                "paths": paths,
+                "files": files,
+                "words": (*(words or (("--model", plugin.spec.name) if extra else ())), *extra),
+            }
+        )
+        for plugin in found
+    ]
+
+
+def choose_variant(options: SweepOptions, spec: ModelSpec) -> str:
+    """The variant that is asked for; where none is, the only one of a model that has but one."""
+    only = len(spec.variants) == 1 and "variant" not in options.model_fields_set
+    return next(iter(spec.variants)) if only else options.variant
+
+
+def _repeated(flag: str, values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(word for value in values for word in (flag, value))
+
+
+def _parameter(text: str) -> tuple[str, Scalar]:
+    """`NAME=VALUE`, the value read as a scalar of YAML."""
+    name, equals, value = text.partition("=")
+    try:
+        read = yaml.safe_load(value)
+    except yaml.YAMLError:
+        read = value
+    if not name or not equals or not isinstance(read, bool | int | float | str):
+        raise UserError(f"--param {text}: expected NAME=VALUE, with a number, true, false or a text as value")
+    return name, read
+
+
+def _with_parameters(spec: ModelSpec, variant: str, parameters: dict[str, Scalar]) -> ModelSpec:
+    """The spec with these parameters of a variant; what it makes of an unknown variant is told later."""
+    if not parameters or variant not in spec.variants:
+        return spec
+    data = spec.model_dump()
+    data["variants"][variant]["parameters"] |= parameters
+    try:
+        return ModelSpec.model_validate(data)
+    except ValidationError as error:
+        raise UserError(f"--param: {explain(error, ModelSpec)}") from error
