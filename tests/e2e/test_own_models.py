@@ -1,0 +1,67 @@
+"""Models that are no folder of ours: a model file, and a folder in the published style."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto as T
+from onnx import helper
+
+PUBLISHED = Path(__file__).parents[1] / "published"
+SMALL = ("--max-batch-size", "2", "--max-concurrency", "1", "--request-count", "10", "--generator", "client")
+
+
+def write_net(path: Path) -> None:
+    """x [n, 6] -> y [n, 3]: a softmax of a linear map."""
+    weights = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Softmax", ["h"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", T.FLOAT, ["n", 6])],
+        [helper.make_tensor_value_info("y", T.FLOAT, ["n", 3])],
+        [onnx.numpy_helper.from_array(weights, "w")],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
+
+
+def test_onnx_file_is_served_and_measured(command: Any, tmp_path: Path) -> None:
+    write_net(tmp_path / "my net.onnx")
+    x = np.random.default_rng(1).normal(size=(20, 6)).astype(np.float32)
+    np.savez(tmp_path / "samples.npz", x=x)
+    arguments = ("--onnx", str(tmp_path / "my net.onnx"), "--samples", str(tmp_path / "samples.npz"))
+    code, output = command.run("sweep", *arguments, "--precision", "fp32", *SMALL)
+    assert code == 0, output
+    (cell,) = (row for row in command.rows() if row["kind"] == "cell")
+    assert (cell["cell"], cell["verdict"]) == ("my_net-file-onnx-fp32", "measured")
+    assert cell["largest_difference"] < 1e-5
+    with np.load(command.campaign / "predictions" / cell["cell"] / "served.npz") as served:
+        weights = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
+        logits = np.exp(x @ weights)
+        np.testing.assert_allclose(served["y"], logits / logits.sum(axis=1, keepdims=True), atol=1e-5)
+
+
+def test_published_folder_passes(command: Any) -> None:
+    code, output = command.run(
+        "sweep", "--model-dir", str(PUBLISHED / "triton"), "--plugin-path", str(PUBLISHED / "library"),
+        "--param", "hidden=8", "--param", "steps=300", "--format", "onnx", *SMALL,
+    )  # fmt: skip
+    assert code == 0, output
+    (cell,) = (row for row in command.rows() if row["kind"] == "cell")
+    assert (cell["cell"], cell["verdict"]) == ("published_mlp-full-onnx-fp32", "passed")
+    assert cell["framework_metric"] == cell["served_metric"] > 0.95
+    assert cell["blind_metric"] < 0.8
+
+
+def test_error_leaves_nothing_and_exits_2(make_command: Any, plugins: Path, tmp_path: Path) -> None:
+    command = make_command(plugins, own_store=True)
+    (tmp_path / "page.onnx").write_text("<!doctype html>")
+    code, output = command.run("sweep", "--onnx", str(tmp_path / "page.onnx"))
+    assert code == 2
+    assert output == f"servegrid: --onnx {tmp_path / 'page.onnx'}: not an ONNX model\n"
+    assert not command.site.results.exists()
+    kept = [p for p in (command.site.home / "store").rglob("*") if p.is_file() and p.suffix != ".lock"]
+    assert not kept
