@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 from flows.choosing import choose_plugins, choose_variant
 from flows.options import SweepOptions
 from tasks import convert, export
@@ -12,6 +14,7 @@ from tasks.core.plugins import Plugin, load_profile
 from tasks.core.site import Site
 from tasks.core.spec import GpuProfile
 from tasks.core.values import Excluded, Generator, Value
+from tasks.formats import TOOLS
 from tasks.loadgen import GENERATORS
 from tasks.prepare import check_sources
 from tasks.servers import SERVERS
@@ -71,11 +74,14 @@ def _without_absent(plugin: Plugin, plan: Plan) -> Plan:
     for cell in plan.cells:
         product = cell.product
         wanted = export.libraries(plugin.spec, product.export_format) | convert.libraries(product)
-        absent = missing(wanted)
+        absent, tools = missing(wanted), [t for t in TOOLS.get(product.format, ()) if not shutil.which(t)]
         if absent:
             known = extras(absent)
             mend = f"pip install -e '.[{','.join(known)}]'" if known else f"pip install {' '.join(absent)}"
             reason = f"not installed: {', '.join(absent)}; in the checkout run `{mend}`"
+            excluded.append(Excluded(cell=cell, reason=reason))
+        elif tools:
+            reason = f"not installed: {', '.join(tools)}; install it with the system's package manager"
             excluded.append(Excluded(cell=cell, reason=reason))
         else:
             cells.append(cell)

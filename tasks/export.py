@@ -14,6 +14,7 @@ VERSION = 2
 LIBRARIES: dict[ExportFormat, tuple[str, ...]] = {
     "ts-trace": ("torch",),
     "ts-script": ("torch",),
+    "torch-export": ("torch",),
     "onnx": ("onnx",),
     "tf-savedmodel": ("tensorflow", "keras"),
 }

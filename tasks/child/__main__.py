@@ -20,6 +20,7 @@ STEPS = {
     "reference": "tasks.child.framework_steps:reference",
     "baseline": "tasks.child.framework_steps:baseline",
     "convert_torchscript": "tasks.child.torch_steps:convert_torchscript",
+    "compile_package": "tasks.child.torch_steps:compile_package",
     "convert_savedmodel": "tasks.child.tensorflow_steps:convert_savedmodel",
     "read_model_file": "tasks.child.model_file:read_model_file",
     "convert_onnx": "tasks.child.onnx_steps:convert_onnx",

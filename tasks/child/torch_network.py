@@ -39,13 +39,15 @@ class TorchNetwork:
         return {name: value.cpu().numpy() for name, value in found.items()}
 
     def export(self, job: Job, x: Arrays) -> None:
-        """Write `model.pt` or `model.onnx`."""
+        """Write `model.pt`, `model.pt2` or `model.onnx`."""
         with warnings.catch_warnings():
             # TorchScript and the exporter are deprecated in PyTorch 2.13, and work.
             warnings.simplefilter("ignore", DeprecationWarning)
             warnings.simplefilter("ignore", FutureWarning)
             if job.fields["format"] == "onnx":
                 self._export_onnx(job, x)
+            elif job.fields["format"] == "torch-export":
+                torch.export.save(self._program(x), job.output / "model.pt2")
             else:
                 script = self._trace(x) if job.fields["format"] == "ts-trace" else self._script()
                 script.save(str(job.output / "model.pt"))
@@ -64,28 +66,51 @@ class TorchNetwork:
             dynamo=False,  # this graph is the one that the transformer optimizer can fuse
         )
 
+    def _program(self, x: Arrays) -> Any:
+        free = torch.export.Dim.DYNAMIC
+        shapes = tuple(
+            {i: free for i, axis in enumerate(tensor.shape) if axis == -1} for tensor in self.interface.inputs
+        )
+        try:
+            program = torch.export.export(self.module, self._tensors(x), dynamic_shapes=shapes)
+        except Exception as error:  # of many kinds: what the network does cannot be captured whole
+            raise UnsupportedError(
+                f"torch.export cannot export this network: {_first_line(error)}"
+            ) from error
+        self._check_alone(program.module(), "exported program", x)
+        return program
+
     def _trace(self, x: Arrays) -> Any:
         traced = torch.jit.trace(self.module, self._tensors(x))
+        self._check_alone(traced, "trace", x)
+        return traced
+
+    def _check_alone(self, module: Any, what: str, x: Arrays) -> None:
+        """Raises ValueError where what was exported at another batch size answers a single sample wrongly."""
         alone = {name: array[:1] for name, array in x.items()}
-        found = TorchNetwork(traced, self.interface).run(alone)
+        found = TorchNetwork(module, self.interface).run(alone)
         for entry in match(self.interface.outputs, found, self.run(alone), SAME):
             for why in entry.failures(SAME):
                 raise ValueError(
-                    f"the trace answers a batch of 1 wrongly ({why}): model.py's forward depends on the "
-                    f"batch size that it was traced with"
+                    f"the {what} answers a batch of 1 wrongly ({why}): model.py's forward depends on the "
+                    f"batch size that it was exported with"
                 )
-        return traced
 
     def _script(self) -> Any:
         try:
             return torch.jit.script(self.module)
         except (RuntimeError, OSError, TypeError, NotImplementedError) as error:  # all that script raises
-            line = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
-            raise UnsupportedError(f"torch.jit.script cannot compile this network: {line}") from error
+            raise UnsupportedError(
+                f"torch.jit.script cannot compile this network: {_first_line(error)}"
+            ) from error
 
     def _tensors(self, x: Arrays) -> tuple[torch.Tensor, ...]:
         arrays = (np.ascontiguousarray(x[name]) for name in self.inputs)
         return tuple(torch.from_numpy(array).to(self.device) for array in arrays)
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def load(job: Job, interface: Interface, device: str) -> TorchNetwork:

@@ -125,6 +125,12 @@ def card() -> dict[str, str]:
         return {"compute_capability": f"{major}.{minor}", "driver": str(pynvml.nvmlSystemGetDriverVersion())}
 
 
+def instruction_sets() -> list[str]:
+    """The vector instruction sets of this CPU, on which what is compiled for it depends."""
+    flags = {word for line in _cpu_info("flags") for word in line.split()}
+    return sorted(flag for flag in flags if flag.startswith(("avx", "amx", "fma")))
+
+
 @contextmanager
 def _nvml() -> Iterator[Any]:
     """NVIDIA's management library, as long as the block runs; None without a driver."""
@@ -184,7 +190,12 @@ def _open_lock(path: Path) -> int:
 
 
 def _cpu_name() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return platform.machine()
+    return next(iter(_cpu_info("model name")), platform.machine())
+
+
+def _cpu_info(key: str) -> list[str]:
+    """The entry of each core."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return [
+        value.strip() for name, _, value in (line.partition(":") for line in lines) if name.strip() == key
+    ]

@@ -136,7 +136,7 @@ def why_not(spec: ModelSpec, format_: Format, precision: Precision, profile: Gpu
     if precision not in profile.precisions:
         return f"gpu_profiles/{profile.name}.yaml: {profile.description} has no {precision}"
     for rule in profile.unsupported:
-        if (rule.format, rule.precision) == (format_, precision):
+        if rule.format == format_ and rule.precision in (None, precision):
             return f"gpu_profiles/{profile.name}.yaml: {rule.reason}"
     return None
 

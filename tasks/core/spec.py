@@ -22,7 +22,7 @@ from tasks.core.values import (
 )
 
 EXPORTS: dict[Framework, tuple[ExportFormat, ...]] = {
-    "torch": ("ts-trace", "ts-script", "onnx"),
+    "torch": ("ts-trace", "ts-script", "torch-export", "onnx"),
     "tensorflow": ("tf-savedmodel", "onnx"),
     "onnx": ("onnx",),
     "torchscript": ("ts-trace",),
@@ -242,10 +242,10 @@ class ModelSpec(Value):
 
 
 class ProfileRule(Value):
-    """A format and precision that this device cannot run, and why."""
+    """A format that this device cannot run, in one precision or in any, and why."""
 
     format: Format
-    precision: Precision
+    precision: Precision | None = None
     reason: str
 
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from tasks.core.spec import ModelSpec
 from tasks.core.values import Format, Interface, Product
-from tasks.formats import onnx, tf_savedmodel, trt, ts_script, ts_trace
+from tasks.formats import aoti, onnx, tf_savedmodel, trt, ts_script, ts_trace
 
 
 class FormatModule(Protocol):
@@ -33,13 +33,18 @@ class FormatModule(Protocol):
 FORMATS: dict[Format, FormatModule] = {
     "ts-trace": ts_trace,
     "ts-script": ts_script,
+    "aoti": aoti,
     "onnx": onnx,
     "trt": trt,
     "tf-savedmodel": tf_savedmodel,
 }
 
 BUILD_FIELDS: dict[Format, Callable[[ModelSpec, Product], dict[str, Any]]] = {
+    "aoti": aoti.build_fields,
     "onnx": onnx.build_fields,
     "trt": trt.build_fields,
 }
 """What converting to a format reads beside its source, the precision and the tolerances."""
+
+TOOLS: dict[Format, tuple[str, ...]] = {"aoti": aoti.TOOLS}
+"""Programs that converting to a format runs."""
