@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from tritonclient.grpc import InferenceServerException, InferInput, InferRequest
 
 from tasks.configure import write_repository
 from tasks.core.build import Job
+from tasks.core.environment import instruction_sets
 from tasks.core.site import ROOT
-from tasks.core.values import Serving
+from tasks.core.values import Interface, Serving, Tensor
 from tasks.servers.control import unload
 
 MB = 2**20
@@ -97,6 +99,10 @@ class Session:
     def run(self, inputs):
         return inputs
 """
+SCALE = Interface(
+    inputs=(Tensor(name="x", dtype="float32", shape=(-1, 4)),),
+    outputs=(Tensor(name="y", dtype="float32", shape=(-1, 4)),),
+)
 PLUGIN = """
 import torch
 class Scale(torch.nn.Module):
@@ -118,43 +124,80 @@ def get_dataloader_fn():
 BUILD = """
 import sys
 from pathlib import Path
-from tasks.child.framework_steps import export
-from tasks.child.torch_steps import convert_torchscript
+from tasks.child import framework_steps, torch_steps
 from tasks.core.build import Job
-for step, path in zip((export, convert_torchscript), sys.argv[1:], strict=True):
-    step(Job.model_validate_json(Path(path).read_text()))
+for path in sys.argv[1:]:
+    job = Job.model_validate_json(Path(path).read_text())
+    module = framework_steps if job.step == "export" else torch_steps
+    getattr(module, job.step)(job)
 """
 
 
-def test_the_artifact_is_served_without_the_plug_in_that_made_it(
-    server: Any, interface: Any, run_python: Any, tmp_path: Path
-) -> None:
-    plugin = tmp_path / "models" / "scale"
-    folders = {name: tmp_path / name for name in ("prepared", "source", "converted")}
-    for folder in (plugin, *folders.values()):
-        folder.mkdir(parents=True)
-    (plugin / "model.py").write_text(PLUGIN)
-    (plugin / "dataloader.py").write_text(LOADER)
-    (folders["prepared"] / "parameters.json").write_text("{}")
-    io = interface([("x", "float32", (-1, 4))], [("y", "float32", (-1, 4))])
-    fields = {"framework": "torch", "interface": io.model_dump(), "parameters": {}, "format": "ts-trace"}
-    fields |= {"precision": "fp32", "tolerances": {"absolute": 1e-6, "cosine": 0.999}}
-    jobs = {"export": "source", "convert_torchscript": "converted"}
-    for step, output in jobs.items():
-        job = Job(step=step, fields=fields, inputs=folders, plugin=plugin, output=folders[output])
-        (tmp_path / step).write_text(job.model_dump_json())
-    run_python(BUILD, *(tmp_path / step for step in jobs))
-    for gone in (plugin.parent, folders["prepared"], folders["source"]):
-        shutil.rmtree(gone)
+@pytest.fixture
+def scale(run_python: Any, tmp_path: Path) -> Callable[..., Path]:
+    """The artifact of a plug-in that multiplies `x` by 0, 1, 2, 3; the plug-in and its export are gone."""
 
-    model = server.load("scale", folders["converted"], io, format_="ts-trace")
-    answer = server.ask(model, {"x": np.full((3, 4), 2.0, np.float32)})["y"]
-    np.testing.assert_array_equal(answer, np.tile([0.0, 2.0, 4.0, 6.0], (3, 1)))
+    def make(exported: str, step: str, precision: str) -> Path:
+        plugin = tmp_path / "models" / "scale"
+        folders = {name: tmp_path / name for name in ("prepared", "source", "converted")}
+        for folder in (plugin, *folders.values()):
+            folder.mkdir(parents=True)
+        (plugin / "model.py").write_text(PLUGIN)
+        (plugin / "dataloader.py").write_text(LOADER)
+        (folders["prepared"] / "parameters.json").write_text("{}")
+        fields = {"framework": "torch", "interface": SCALE.model_dump(), "parameters": {}, "format": exported}
+        fields |= {"precision": precision, "tolerances": {"absolute": 1e-6, "cosine": 0.999}}
+        fields |= {"machine": {"instruction_sets": instruction_sets()}}
+        for job_step, output in (("export", "source"), (step, "converted")):
+            job = Job(step=job_step, fields=fields, inputs=folders, plugin=plugin, output=folders[output])
+            (tmp_path / job_step).write_text(job.model_dump_json())
+        run_python(BUILD, tmp_path / "export", tmp_path / step)
+        for gone in (plugin.parent, folders["prepared"], folders["source"]):
+            shutil.rmtree(gone)
+        return folders["converted"]
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("format_", "exported", "step", "precision"),
+    [
+        ("ts-trace", "ts-trace", "convert_torchscript", "fp32"),
+        ("ts-trace", "ts-trace", "convert_torchscript", "bf16"),
+        ("aoti", "torch-export", "compile_package", "fp32"),
+    ],
+)
+def test_the_artifact_is_served_without_the_plug_in_that_made_it(
+    server: Any, scale: Any, format_: str, exported: str, step: str, precision: str
+) -> None:
+    artifact = scale(exported, step, precision)
+    io = Interface.model_validate_json((artifact / "interface.json").read_text())
+    assert io == SCALE  # of float32, in bf16, too
+    model = server.load("scale", artifact, io, format_=format_)
+    for batch in (1, 3):  # it was exported with 2
+        answer = server.ask(model, {"x": np.full((batch, 4), 2.0, np.float32)})["y"]
+        np.testing.assert_array_equal(answer, np.tile([0.0, 2.0, 4.0, 6.0], (batch, 1)))
     stub = server.stub(model)
     mapped = {region.path for region in stub.memory_maps()} | {file.path for file in stub.open_files()}
     assert any("libtorch" in path for path in mapped)
     assert not [path for path in mapped if path.startswith((str(ROOT / "models"), str(ROOT / "tasks")))]
     server.client.unload_model(model)
+
+
+def test_bf16_weights_are_in_bf16(scale: Any, run_python: Any) -> None:
+    script = "import sys, torch; print({p.dtype for p in torch.jit.load(sys.argv[1]).parameters()})"
+    artifact = scale("ts-trace", "convert_torchscript", "bf16")
+    assert run_python(script, artifact / "model.pt").strip() == "{torch.bfloat16}"
+
+
+def test_a_package_of_another_cpu_is_refused(server: Any, tmp_path: Path) -> None:
+    (tmp_path / "built_for.json").write_text('{"instruction_sets": ["avx2048"]}')
+    static = Serving(batching="static", max_batch_size=4)
+    server.write("elsewhere", tmp_path, SCALE, format_="aoti", serving=static)
+    with pytest.raises(
+        InferenceServerException, match="compiled for a CPU with avx2048, which this one lacks"
+    ):
+        server.client.load_model("elsewhere")
 
 
 @pytest.fixture
