@@ -30,7 +30,8 @@ class _Exported:
     """
 
     def __init__(self, array: Array) -> None:
-        array = np.require(array, requirements=["C", "W"])  # NumPy exports no read-only array, as inputs are
+        if not (array.flags.c_contiguous and array.flags.writeable):  # NumPy exports no read-only array
+            array = np.require(array, requirements=["C", "W"])
         if array.size == 0:  # NumPy's strides of an empty array are not those the backend calls contiguous
             strides = [array.itemsize * math.prod(array.shape[axis + 1 :]) for axis in range(array.ndim)]
             array = np.lib.stride_tricks.as_strided(array, strides=strides)
@@ -75,9 +76,8 @@ class TritonPythonModel:
             return [pb_utils.InferenceResponse([], error=pb_utils.TritonError(message)) for _ in requests]
 
     def _read(self, request: Any) -> dict[str, Array]:
-        return {
-            name: np.from_dlpack(pb_utils.get_input_tensor_by_name(request, name)) for name in self._inputs
-        }
+        tensors = {tensor.name(): tensor for tensor in request.inputs()}  # one look at the request for all
+        return {name: np.from_dlpack(tensors[name]) for name in self._inputs}
 
     def _respond(self, outputs: dict[str, Array]) -> Any:
         return pb_utils.InferenceResponse(

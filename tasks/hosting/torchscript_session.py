@@ -35,6 +35,7 @@ class Session:
         if cuda_graph and -1 in axes:
             raise ValueError("cuda_graph: a CUDA graph needs every axis but the batch fixed")
         self._graphs: dict[int, _Graph] | None = {} if cuda_graph else None
+        self._pool = torch.cuda.graph_pool_handle() if cuda_graph and kind == "GPU" else None
 
     def run(self, inputs: dict[str, Array]) -> dict[str, Array]:
         """One batch; arrays by tensor name, batch first."""
@@ -53,7 +54,8 @@ class Session:
         else:
             size = len(tensors[0])
             if size not in self._graphs:
-                self._graphs[size] = _Graph(self._module, tuple(t.to(self._device) for t in tensors))
+                places = tuple(t.to(self._device) for t in tensors)
+                self._graphs[size] = _Graph(self._module, places, self._pool)
             values = self._graphs[size].replay(pinned)
         answers = tuple(torch.empty(v.shape, dtype=v.dtype, pin_memory=True) for v in values)
         for answer, value in zip(answers, values, strict=True):
@@ -63,9 +65,12 @@ class Session:
 
 
 class _Graph:
-    """A CUDA graph of the module for one batch size, with the tensors that it reads and writes."""
+    """A CUDA graph of the module for one batch size, with the tensors that it reads and writes.
 
-    def __init__(self, module: Any, inputs: Tensors) -> None:
+    Graphs may share a pool of memory, for one runs at a time and its outputs are copied before the next.
+    """
+
+    def __init__(self, module: Any, inputs: Tensors, pool: Any) -> None:
         self._inputs = inputs
         side = torch.cuda.Stream()
         with torch.cuda.stream(side):
@@ -73,7 +78,7 @@ class _Graph:
                 module(*inputs)
         side.synchronize()
         self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
+        with torch.cuda.graph(self._graph, pool=pool):
             self._outputs = _several(module(*inputs))
 
     def replay(self, inputs: list[torch.Tensor]) -> Tensors:
