@@ -29,7 +29,9 @@ class Session:
         if kind == "GPU":
             onnxruntime.preload_dlls()  # CUDA's libraries, where they are wheels of this environment
             options.intra_op_num_threads = 1  # or a thread a core spins, for nothing
-            provider = (wanted, {"device_id": str(device), "enable_cuda_graph": str(int(cuda_graph))})
+            # fp32 is fp32: by default the provider would use TF32.
+            settings = {"device_id": str(device), "enable_cuda_graph": str(int(cuda_graph)), "use_tf32": "0"}
+            provider = (wanted, settings)
         self._session = onnxruntime.InferenceSession(
             str(artifact / "model.onnx"), options, providers=[provider]
         )
