@@ -109,6 +109,7 @@ def _descendant(name: str, known: set[int]) -> psutil.Process:
     return found
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """With several workers (`make test` has two): all that measures goes to one, for a device is measured
     by one at a time; of the rest each folder to one, so that what its tests share is made once."""

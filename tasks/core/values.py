@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt
 Format = Literal["ts-trace", "ts-script", "aoti", "onnx", "trt", "tf-savedmodel", "tf-trt"]
 ExportFormat = Literal["ts-trace", "ts-script", "torch-export", "onnx", "tf-savedmodel"]
 ModelFile = Literal["onnx", "torchscript", "savedmodel"]
-Framework = Literal["torch", "tensorflow"] | ModelFile
+Framework = Literal["torch", "tensorflow", "onnx", "torchscript", "savedmodel"]
 Precision = Literal["fp32", "fp16", "bf16", "int8"]
 Accelerator = Literal["none", "trt", "amp"]
 Scenario = Literal["offline", "online"]

@@ -56,7 +56,7 @@ def test_complete_file_is_read(path: Path, model_data: dict[str, Any], spec: Mod
         ("opset", "new", "opset: Input should be a valid integer"),
         ("opset", "new", "(found 'new')"),
         ("opset", 0, "opset: Input should be greater than 0 (found 0)"),
-        ("framework", "jax", "framework: Input should be 'torch' or 'tensorflow' (found 'jax')"),
+        ("framework", "jax", "framework: Input should be 'torch', 'tensorflow'"),
         ("inputs", [], "inputs: "),
         ("formats.onnx.precisions", ["fp32", "bf16"], "formats.onnx.precisions: bf16 is not built, for ONNX"),
         (
