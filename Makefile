@@ -15,7 +15,7 @@ NEW_LIBC := $(shell printf '2.38\n%s\n' "$$(getconf GNU_LIBC_VERSION | cut -d' '
 .PHONY: sweep test cells lint install perf-analyzer bench clean
 
 sweep: install
-	$(BIN)/servegrid sweep
+	$(BIN)/servegrid sweep --format ts-trace --format onnx --precision fp32 --precision fp16 --accelerator none
 
 test: install lint
 	-$(MAKE) perf-analyzer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -53,6 +54,12 @@ def test_every_folder_of_the_tree_is_there() -> None:
     tree = next(block for block in blocks(README) if block.startswith("flows/"))
     for name in re.findall(r"^(\w+/(?:adr/)?)", tree, flags=re.MULTILINE):
         assert (ROOT / name).is_dir(), name
+
+
+def test_page_of_formats_is_made_of_the_expected_cells() -> None:
+    make = runpy.run_path(str(ROOT / "docs" / "make_formats.py"))["text"]
+    cells = (ROOT / "tests" / "expected_cells.csv").read_text()
+    assert (ROOT / "docs" / "formats.md").read_text() == make(cells), "run python docs/make_formats.py"
 
 
 def test_every_setting_is_in_the_readme() -> None:
