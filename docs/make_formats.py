@@ -14,9 +14,9 @@ CELL = re.compile(
 )
 HEAD = """# What runs on a CPU
 
-The verdict of each cell of the five tiny models on a host without a GPU, as `tests/expected_cells.csv` has it:
-`make cells` runs them all and compares. Made by `docs/make_formats.py`. `servegrid plan --model all` says why a
-cell is `unsupported`.
+The verdict of each cell of the five tiny models on a host without a GPU: `tests/expected_cells.csv`, which
+`make cells` compares with a sweep of them all. Made by `docs/make_formats.py`. `servegrid plan` says
+why a cell is `unsupported`.
 
 """
 

@@ -11,8 +11,8 @@ from tasks.core.environment import extras, matches, missing
 from tasks.core.errors import UserError, unknown
 from tasks.core.matrix import Plan, expand
 from tasks.core.plugins import Plugin, load_profile
+from tasks.core.profile import GpuProfile
 from tasks.core.site import Site
-from tasks.core.spec import GpuProfile
 from tasks.core.values import Excluded, Generator, Value
 from tasks.formats import TOOLS
 from tasks.loadgen import GENERATORS

@@ -17,7 +17,7 @@ from typing import Any
 from packaging.requirements import Requirement
 
 from tasks.core.clock import work
-from tasks.core.spec import GpuProfile
+from tasks.core.profile import GpuProfile
 from tasks.core.values import Value
 
 log = logging.getLogger("servegrid")

@@ -10,8 +10,9 @@ from typing import Any, Literal, TypeVar
 from pydantic import Field
 
 from tasks.core.errors import unknown
+from tasks.core.profile import GpuProfile
 from tasks.core.rules import Backend, accelerator_precision, choose_backend, why_no_accelerator
-from tasks.core.spec import GpuProfile, LoadDefaults, ModelSpec, Variant
+from tasks.core.spec import LoadDefaults, ModelSpec, Variant
 from tasks.core.values import (
     Cell,
     Excluded,

@@ -9,7 +9,8 @@ from pathlib import Path
 from pydantic import Field
 
 from tasks.core.errors import UserError, unknown
-from tasks.core.spec import GpuProfile, ModelSpec
+from tasks.core.profile import GpuProfile
+from tasks.core.spec import ModelSpec
 from tasks.core.values import Value
 from tasks.core.yaml_files import load_yaml
 

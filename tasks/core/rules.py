@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from tasks.core.spec import GpuProfile
+from tasks.core.profile import GpuProfile
 from tasks.core.values import Accelerator, Format, Interface, Precision
 from tasks.formats import FORMATS
 

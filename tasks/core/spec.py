@@ -1,4 +1,4 @@
-"""`model.yaml` and `gpu_profiles/*.yaml` as values."""
+"""`model.yaml` as values."""
 
 from __future__ import annotations
 
@@ -239,26 +239,6 @@ class ModelSpec(Value):
             return tolerances
         outputs = {n: t.model_copy(update=bound.tighten(t)) for n, t in tolerances.outputs.items()}
         return tolerances.model_copy(update={**bound.tighten(tolerances), "outputs": outputs})
-
-
-class ProfileRule(Value):
-    """A format that this device cannot run, in one precision or in any, and why."""
-
-    format: Format
-    precision: Precision | None = None
-    reason: str
-
-
-class GpuProfile(Value):
-    """`gpu_profiles/<name>.yaml`: how to recognise a device, and what it can do."""
-
-    name: str
-    description: str
-    device_kind: Literal["cpu", "gpu"]
-    device_names: tuple[str, ...]
-    pool: str
-    precisions: tuple[Precision, ...]
-    unsupported: tuple[ProfileRule, ...] = ()
 
 
 def _axis(axis: int | str, parameters: dict[str, Scalar]) -> int:

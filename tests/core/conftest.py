@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tasks.core.spec import GpuProfile, ModelSpec
+from tasks.core.profile import GpuProfile
+from tasks.core.spec import ModelSpec
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from tasks.core.environment import (
     provider,
     versions,
 )
-from tasks.core.spec import GpuProfile
+from tasks.core.profile import GpuProfile
 
 HOLDER = """
 import os, sys, tempfile

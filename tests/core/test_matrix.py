@@ -9,7 +9,8 @@ import pytest
 
 from tasks.core.errors import UserError
 from tasks.core.matrix import Plan, Selection, expand
-from tasks.core.spec import GpuProfile, ModelSpec, ProfileRule
+from tasks.core.profile import GpuProfile, ProfileRule
+from tasks.core.spec import ModelSpec
 
 
 def plan(spec: ModelSpec, profile: GpuProfile, variant: str = "tiny", **selection: Any) -> Plan:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tasks.core.matrix import Plan, Selection, expand
+from tasks.core.profile import GpuProfile
 from tasks.core.rules import choose_backend, why_no_accelerator
-from tasks.core.spec import FormatSpec, GpuProfile, ModelSpec
+from tasks.core.spec import FormatSpec, ModelSpec
 from tasks.core.values import Accelerator, Format, Interface, Precision
 
 WHOLE = ("onnxruntime", "pytorch", "tensorflow", "tensorrt", "python")

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from tasks.core.errors import UserError
-from tasks.core.spec import GpuProfile, ModelSpec
+from tasks.core.profile import GpuProfile
+from tasks.core.spec import ModelSpec
 from tasks.core.yaml_files import load_yaml
 
 
