@@ -63,7 +63,13 @@ def plan(options: SweepOptions) -> None:
 
 
 @app.command()
-@functools.partial(with_sweep_options, without=("models", "variant", "formats", "precisions", "accelerators"))
+@functools.partial(
+    with_sweep_options,
+    without=(
+        *("models", "variant", "formats", "precisions", "accelerators"),
+        *("onnx", "torchscript", "savedmodel", "shapes", "samples", "model_dir"),
+    ),
+)
 def why(
     cell: Annotated[str, typer.Argument(help="A cell's name, as the plan prints it.")], options: SweepOptions
 ) -> None:

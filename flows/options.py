@@ -62,6 +62,8 @@ class SweepOptions(Selection):
             raise ValueError(f"{flags}: give one of them")
         if (self.shapes or self.samples is not None) and self.model_file is None:
             raise ValueError("--shape and --samples go with --onnx, --torchscript or --savedmodel")
+        if self.random_weights and self.model_file is not None:
+            raise ValueError("--random-weights: a model file has its weights")
         return self
 
     @property

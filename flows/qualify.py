@@ -73,7 +73,8 @@ def qualify_cell(plugin: Plugin, cell: Cell, provider: str, campaign: str) -> An
     # request that SQLite often refuses while states are being recorded, and then it waits 2 s.
     with TagsContext(current_tags=set()), recorder(plugin, campaign).cell(cell) as record:
         built = build_cell(plugin, cell, campaign, at)
-        record.artifact, record.baseline = built.converted, baseline.read(built.baseline, at)
+        record.artifact = built.converted
+        record.baseline = baseline.read(built.baseline, at) if built.baseline else {}
         measure_cell(plugin, cell, built, provider, at, record)
     assert record.outcome is not None
     failed = record.outcome.verdict in FAILING
@@ -94,7 +95,7 @@ class Built(Value):
     converted: ArtifactRef
     samples: ArtifactRef
     reference: ArtifactRef
-    baseline: ArtifactRef
+    baseline: ArtifactRef | None
 
 
 def build_cell(plugin: Plugin, cell: Cell, campaign: str, at: Workplace, make: Make = ensure) -> Built:
@@ -107,7 +108,9 @@ def build_cell(plugin: Plugin, cell: Cell, campaign: str, at: Workplace, make: M
     converted = convert_product(plugin, product, prepared, exported, at, make)
     samples = make(profile_data.profile_data, profile_data.request(plugin, cell, prepared), at)
     expected = make(reference.reference, reference.request(plugin, cell, prepared, samples), at)
-    framework = make(baseline.baseline, baseline.request(plugin, cell, prepared, samples, campaign), at)
+    framework = None
+    if baseline.measured(plugin, cell):
+        framework = make(baseline.baseline, baseline.request(plugin, cell, prepared, samples, campaign), at)
     return Built(
         prepared=prepared,
         converted=converted,

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from tasks.caching import build_task
 from tasks.core.build import Workplace, build, read_json
 from tasks.core.environment import host, versions
 from tasks.core.plugins import Plugin
 from tasks.core.store import BuildRequest, given
-from tasks.core.values import ArtifactRef, Cell
+from tasks.core.values import ArtifactRef, Cell, ModelFile
 
 VERSION = 2
 
 Baseline = dict[int, float]
 """Batch size -> average latency in ms of a synchronous call with NumPy arrays in and out."""
+
+
+def measured(plugin: Plugin, cell: Cell) -> bool:
+    """Whether there is a baseline: a model file is run on the CPU only, which says nothing of a GPU."""
+    return cell.dynamic.device_kind == "cpu" or plugin.spec.framework not in get_args(ModelFile)
 
 
 def request(

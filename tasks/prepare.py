@@ -18,7 +18,7 @@ VERSION = 1
 def request(plugin: Plugin, product: Product, site: Site) -> BuildRequest:
     """What prepare reads: the variant, its parameters, prepare.py and data/, and the user's files."""
     variant = plugin.spec.variants[product.variant]
-    folder = site.sources / product.model
+    folder = site.sources / plugin.folder.name
     return BuildRequest(
         stage="prepare",
         version=VERSION,
@@ -34,7 +34,7 @@ def request(plugin: Plugin, product: Product, site: Site) -> BuildRequest:
 
 def check_sources(plugin: Plugin, variant: str, site: Site) -> None:
     """Raises UserError, naming every file or folder that the variant wants and does not find."""
-    folder = site.sources / plugin.spec.name
+    folder = site.sources / plugin.folder.name
     missing = [s for s in plugin.spec.variants[variant].sources if not (folder / s.file).exists()]
     if missing:
         lines = [f"  {folder / s.file}\n      published: {s.published}" for s in missing]

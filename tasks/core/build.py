@@ -38,9 +38,8 @@ class Job(Value):
 
 class Workplace(Value):
     """Where the steps of one cell run: the site, the model's folder and the `paths` that its files import
-    from beside it, the folder for logs, the profile
-    of the device, whose lock they take, the cell's name, which starts the names of its logs, and
-    the time limit of a step."""
+    from beside it, the folder for logs, the profile of the device, whose lock they take, the cell's name,
+    which starts the names of its logs, and the time limit of a step."""
 
     site: Site
     plugin: Path

@@ -11,7 +11,13 @@ from pydantic import Field
 
 from tasks.core.errors import unknown
 from tasks.core.profile import GpuProfile
-from tasks.core.rules import Backend, accelerator_precision, choose_backend, why_no_accelerator
+from tasks.core.rules import (
+    Backend,
+    accelerator_precision,
+    choose_backend,
+    has_cuda_graphs,
+    why_no_accelerator,
+)
 from tasks.core.spec import LoadDefaults, ModelSpec, Variant
 from tasks.core.values import (
     Cell,
@@ -169,7 +175,7 @@ def _cell(
         device_kind=profile.device_kind,
         backend=backend,
         protocol=variant.serving.protocol,
-        cuda_graph=variant.serving.cuda_graph and profile.device_kind == "gpu",
+        cuda_graph=variant.serving.cuda_graph and has_cuda_graphs(product.format, backend, profile),
         warm_up_batch_sizes=variant.offline.batch_sizes if variant.serving.warm_up else (),
         load_timeout_s=variant.serving.load_timeout_s,
     )

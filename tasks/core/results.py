@@ -20,11 +20,11 @@ from tasks.core.environment import Host
 from tasks.core.errors import UserError
 from tasks.core.values import Cell, LoadPlan, Product, Serving
 
-Verdict = Literal[
-    "passed", "measured", "failed_accuracy", "unstable", "infeasible", "unsupported", "error", "skipped"
-]
+Verdict = Literal["passed", "measured", "failed_accuracy", "unstable", "unsupported", "error", "skipped"]
 FAILING: tuple[Verdict, ...] = ("error", "failed_accuracy")
 """A campaign with a cell of these exits 1."""
+WHOLE: tuple[Verdict, ...] = ("passed", "measured", "unstable")
+"""Cells of these ran through every stage."""
 
 Row = dict[str, Any]
 
@@ -203,11 +203,11 @@ def read(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def last_wall_s(results: Path) -> dict[tuple[str, str, bool], float]:
-    """(cell, profile, random weights) -> how long its last run took, in s, over all campaigns; a run that an
-    error cut short does not count."""
+    """(cell, profile, random weights) -> how long its last run took, in s, over all campaigns; a run that was
+    cut short does not count."""
     found: dict[tuple[str, str, bool], float] = {}
     for path in sorted(results.glob("*/cells.parquet"), key=lambda path: path.stat().st_mtime):
-        cells = pl.read_parquet(path).filter(pl.col("wall_s").is_not_null(), pl.col("verdict") != "error")
+        cells = pl.read_parquet(path).filter(pl.col("verdict").is_in(WHOLE))
         for row in cells.iter_rows(named=True):
             found[row["cell"], row["profile"], row["random_weights"]] = row["wall_s"]
     return found

@@ -21,6 +21,15 @@ PRECISIONS: dict[Accelerator, tuple[Precision, ...]] = {"trt": ("fp32", "fp16"),
 """Precisions of a model that an accelerator takes: `amp` makes an fp32 graph fp16 where that is safe."""
 
 
+HOSTED_CUDA_GRAPHS: tuple[Format, ...] = ("onnx", "ts-trace", "ts-script")
+"""Formats whose hosted session captures CUDA graphs."""
+
+
+def has_cuda_graphs(format_: Format, backend: Backend, profile: GpuProfile) -> bool:
+    """Whether a CUDA graph, where the model asks for one, is really captured."""
+    return profile.device_kind == "gpu" and (backend == "native" or format_ in HOSTED_CUDA_GRAPHS)
+
+
 def choose_backend(
     format_: Format, interface: Interface, max_batch_size: int, backends: Sequence[str], release: str
 ) -> tuple[Backend | None, str]:

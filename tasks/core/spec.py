@@ -31,6 +31,18 @@ EXPORTS: dict[Framework, tuple[ExportFormat, ...]] = {
 """What each framework can export; a model file, what it is and can be made into."""
 
 
+CONVERSIONS: dict[Format, tuple[ExportFormat, tuple[Precision, ...]]] = {
+    "ts-trace": ("ts-trace", ("fp32", "fp16", "bf16")),
+    "ts-script": ("ts-script", ("fp32", "fp16")),
+    "aoti": ("torch-export", ("fp32",)),
+    "onnx": ("onnx", ("fp32", "fp16", "int8")),
+    "trt": ("onnx", ("fp32", "fp16", "int8")),
+    "tf-savedmodel": ("tf-savedmodel", ("fp32",)),
+}
+"""What each format is made of, and in which precisions. (ONNX Runtime's CPU provider lacks most operators in
+bf16; a scripted module cannot be traced behind float32 inputs; TF-TRT is not built yet.)"""
+
+
 class Source(Value):
     """One file or folder that a variant reads and does not make: its name, and where it is published."""
 
@@ -250,11 +262,14 @@ def _wrong_formats(spec: ModelSpec) -> str | None:
     for name, entry in spec.formats.items():
         if entry.export not in known:
             return f"formats.{name}.export: {spec.framework} exports {', '.join(known)}, not {entry.export}"
-        if name == "onnx" and "bf16" in entry.precisions:
-            return (
-                "formats.onnx.precisions: bf16 is not built, for ONNX Runtime's CPU provider lacks most "
-                "operators in it; take fp16"
-            )
+        if name not in CONVERSIONS:
+            return f"formats.{name}: not built; there are {', '.join(CONVERSIONS)}"
+        export, precisions = CONVERSIONS[name]
+        if entry.export != export:
+            return f"formats.{name}.export: it is made of {export}, not of {entry.export}"
+        for precision in entry.precisions:
+            if precision not in precisions:
+                return f"formats.{name}.precisions: {', '.join(precisions)} are built, not {precision}"
     return None
 
 

@@ -59,7 +59,11 @@ def test_complete_file_is_read(path: Path, model_data: dict[str, Any], spec: Mod
         ("opset", 0, "opset: Input should be greater than 0 (found 0)"),
         ("framework", "jax", "framework: Input should be 'torch', 'tensorflow'"),
         ("inputs", [], "inputs: "),
-        ("formats.onnx.precisions", ["fp32", "bf16"], "formats.onnx.precisions: bf16 is not built, for ONNX"),
+        (
+            "formats.onnx.precisions",
+            ["fp32", "bf16"],
+            "formats.onnx.precisions: fp32, fp16, int8 are built, not bf16",
+        ),
         (
             "variants.tiny.convert",
             {"onnx": {"optimize": {"model_type": "bert", "num_heads": 2, "hidden_size": 8, "fused": {}}}},
@@ -90,6 +94,9 @@ def test_complete_file_is_read(path: Path, model_data: dict[str, Any], spec: Mod
             {"export": "onnx", "precisions": ["fp32"]},
             "'tf-savedmodel' or 'tf-trt' (found 'openvino')",
         ),
+        ("formats.ts-trace.precisions", ["int8"], "formats.ts-trace.precisions: fp32, fp16, bf16 are built"),
+        ("formats.tf-trt", {"export": "onnx", "precisions": ["fp32"]}, "formats.tf-trt: not built"),
+        ("formats.onnx.export", "ts-trace", "formats.onnx.export: it is made of onnx, not of ts-trace"),
         ("formats.onnx.precisions", ["fp8"], "formats.onnx.precisions.0: Input should be 'fp32'"),
         ("tolerances.fp32.absolute", 0, "tolerances.fp32.absolute: Input should be greater than 0"),
         ("tolerances.fp32.absolute", float("nan"), "tolerances.fp32.absolute: "),

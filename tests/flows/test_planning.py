@@ -12,7 +12,7 @@ from flows.options import SweepOptions
 from flows.planning import choose_generator, plan, preflight
 from tasks.core.errors import UserError
 from tasks.core.site import ROOT, Site
-from tasks.formats import FORMATS
+from tasks.formats import FORMATS, TOOLS
 from tasks.loadgen import GENERATORS
 from tasks.prepare import check_sources
 from tasks.servers import SERVERS
@@ -52,17 +52,17 @@ def test_plan_has_the_cells_of_every_model_in_order(site: Site) -> None:
 
 
 def test_missing_library_ends_the_cells_of_the_models_that_want_it(site: Site) -> None:
-    wanted = SweepOptions(models=("other", "bert"), formats=("ts-trace", "onnx"), accelerators=("none",))
-    other, bert = plan(wanted, site)
-    assert (len(other.plan.cells), len(bert.plan.cells)) == (0, 5)
-    reasons = {entry.reason for entry in other.plan.excluded if entry.cell.product.precision != "int8"}
+    wanted = {"formats": ("ts-trace", "onnx"), "precisions": ("fp32", "fp16"), "accelerators": ("none",)}
+    other, bert = plan(SweepOptions.model_validate({"models": ("other", "bert"), **wanted}), site)
+    assert (len(other.plan.cells), len(bert.plan.cells)) == (0, 4)
+    reasons = {entry.reason for entry in other.plan.excluded}
     assert reasons == {
         "not installed: no-such-distribution; in the checkout run `pip install no-such-distribution`"
     }
 
 
 def test_engine_is_planned_for_a_card_and_not_for_the_cpu(site: Site) -> None:
-    options = SweepOptions(models=("bert",), formats=("trt",))
+    options = SweepOptions(models=("bert",), formats=("trt",), precisions=("fp32", "fp16"))
     (on_cpu,) = plan(options, site)
     assert {entry.cell.product.precision for entry in on_cpu.plan.excluded} == {"fp32", "fp16"}
     assert {entry.reason for entry in on_cpu.plan.excluded} == {
@@ -76,9 +76,17 @@ def test_format_needs_the_libraries_of_what_it_is_made_of(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FORMATS["onnx"], "LIBRARIES", ("no-such-distribution",))
-    (found,) = plan(SweepOptions(models=("bert",), formats=("trt",), profile="card"), site)
+    options = SweepOptions(models=("bert",), formats=("trt",), precisions=("fp32",), profile="card")
+    (found,) = plan(options, site)
     assert not found.plan.cells
     assert all("no-such-distribution" in entry.reason for entry in found.plan.excluded)
+
+
+def test_format_needs_the_programs_that_make_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = SweepOptions(models=("bert",), formats=("aoti",), precisions=("fp32",))
+    monkeypatch.setitem(TOOLS, "aoti", ("no-such-compiler",))
+    (entry,) = plan(options, site)[0].plan.excluded
+    assert entry.reason.startswith("not installed: no-such-compiler; install it with the system's")
 
 
 def test_random_weights_and_limits_are_in_the_cells(site: Site) -> None:
