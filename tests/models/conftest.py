@@ -17,11 +17,20 @@ from typing import Any
 import pytest
 
 from tasks import convert, export, prepare, profile_data, reference
+from tasks.core import environment
 from tasks.core.build import Workplace, build
 from tasks.core.matrix import Selection, expand
 from tasks.core.plugins import Plugin, load_model, load_profile
 from tasks.core.site import ROOT, Site, default_site
 from tasks.core.values import ArtifactRef, Cell, Product
+
+
+@pytest.fixture(scope="session", autouse=True)
+def locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Locks of their own: these builds need not wait for what another worker of the tests measures."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(environment, "LOCKS", tmp_path_factory.mktemp("locks") / "devices")
+        yield
 
 
 @dataclass(frozen=True)
