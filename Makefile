@@ -19,7 +19,7 @@ sweep: install
 
 test: install lint
 	-$(MAKE) perf-analyzer
-	$(BIN)/pytest --numprocesses 2 --dist loadgroup
+	$(BIN)/pytest --numprocesses 2 --no-loadscope-reorder
 
 lint: install
 	$(BIN)/ruff check .

@@ -22,6 +22,7 @@ import pytest
 import tritonclient.grpc as triton
 from onnx import helper
 from tritonclient.utils import np_to_triton_dtype
+from xdist.scheduler import LoadScopeScheduling
 
 from tasks.configure import write_repository
 from tasks.core.site import Site, default_site
@@ -109,14 +110,18 @@ def _descendant(name: str, known: set[int]) -> psutil.Process:
     return found
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for the marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several workers (`make test` has two): all that measures goes to one, for a device is measured
-    by one at a time; of the rest each folder to one, so that what its tests share is made once."""
-    for item in items:
-        folder = item.path.relative_to(Path(__file__).parent).parts[0]
-        group = "measuring" if folder in ("e2e", "loadgen") else folder
-        item.add_marker(pytest.mark.xdist_group(group))
+class ByFolder(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+    """With several workers (`make test` has two): all that measures goes to one, for a device is measured by
+    one at a time; of the rest each folder to one, so that what its tests share is made once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        folder = nodeid.split("/")[1]
+        return "measuring" if folder in ("e2e", "loadgen") else folder
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFolder:
+    return ByFolder(config, log)
 
 
 @pytest.fixture(scope="session")
