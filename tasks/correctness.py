@@ -22,8 +22,9 @@ from tasks.core.build import Workplace, read_json, run_step
 from tasks.core.clock import work
 from tasks.core.environment import device_lock
 from tasks.core.errors import StepError
+from tasks.core.metric import Metric
 from tasks.core.plugins import Plugin
-from tasks.core.spec import Metric, Tolerances
+from tasks.core.spec import Tolerances
 from tasks.core.store import given
 from tasks.core.values import ArtifactRef, Cell, Endpoint, Precision, Value
 from tasks.matching import TensorMatch, match

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tasks.core.spec import Metric, Tolerance, Tolerances
+from tasks.core.metric import Metric
+from tasks.core.spec import Tolerance, Tolerances
 from tasks.correctness import Correctness, Scores, judge
 from tasks.matching import TensorMatch
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
 from tasks.core import shapes
+from tasks.core.metric import Metric
 from tasks.core.onnx_spec import OnnxConversion
 from tasks.core.shapes import ShapeRange
 from tasks.core.values import (
@@ -86,23 +87,6 @@ class Tolerances(Tolerance):
 
     def of(self, output: str) -> Tolerance:
         return self.outputs.get(output, self)
-
-
-class Metric(Value):
-    """The task metric. `drop` bounds by how much the served model may be worse than the framework."""
-
-    name: str
-    better: Literal["higher", "lower"] = "higher"
-    threshold: float
-    drop: dict[Precision, float]
-
-    def reached(self, value: float) -> bool:
-        """Whether a value is at the threshold or better; NaN never is."""
-        return value >= self.threshold if self.better == "higher" else value <= self.threshold
-
-    def lost(self, framework: float, served: float) -> float:
-        """By how much the served model is worse."""
-        return framework - served if self.better == "higher" else served - framework
 
 
 class ConversionTolerance(Value):

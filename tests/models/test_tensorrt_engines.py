@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from flows.qualify import convert_product
 from tasks import convert
 from tasks.configure import configure
 from tasks.core.build import Job, build
@@ -43,7 +44,14 @@ pytestmark = [
 def asked(tiny: Any) -> BuildRequest:
     """What converting the tiny model's converted ONNX to an engine is asked for."""
     engine = tiny.cell.product.model_copy(update={"format": "trt"})
-    return convert.request(tiny.plugin, engine, tiny.converted)
+    graph = convert.source(engine)
+    assert graph is not None
+
+    def make(_: Any, request: Any, at: Any) -> Any:
+        return build(request, at)
+
+    source = convert_product(tiny.plugin, graph, tiny.prepared, tiny.exported, tiny.at, make)
+    return convert.request(tiny.plugin, engine, source)
 
 
 @pytest.fixture(scope="module")

@@ -58,7 +58,7 @@ print(json.dumps([scores, digests]))
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def trained(prepared: Any, tmp_path_factory: pytest.TempPathFactory, child: Any) -> Any:
     """Scores by kind of guesser, digests of two short trainings."""
     return child(TINY, prepared("wide_and_deep"), tmp_path_factory.mktemp("wide_and_deep"))
