@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flows.options import SweepOptions
 from flows.planning import ModelPlan, plan
-from flows.qualify import build_cell
+from flows.qualify import build_cell, workplace
 from tasks.caching import BuildTask
 from tasks.core.build import Workplace
 from tasks.core.errors import UserError, unknown
@@ -33,14 +33,7 @@ def requests(plugin: Plugin, cell: Cell, site: Site) -> tuple[BuildRequest, ...]
 
     if not cell.product.random_weights:
         check_sources(plugin, cell.product.variant, site)
-    at = Workplace(
-        site=site,
-        plugin=plugin.folder,
-        logs=site.results / NEXT,
-        profile=cell.profile,
-        cell=cell.name,
-        timeout_s=plugin.spec.variants[cell.product.variant].step_timeout_s,
-    )
+    at = workplace(plugin, cell, site, NEXT)
     build_cell(plugin, cell, NEXT, at, make=look_up)
     return tuple(found)
 

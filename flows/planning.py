@@ -7,7 +7,7 @@ import shutil
 from flows.choosing import choose_plugins, choose_variant
 from flows.options import SweepOptions
 from tasks import convert, export
-from tasks.core.environment import extras, matches, missing
+from tasks.core.environment import how_to_install, matches, missing
 from tasks.core.errors import UserError, unknown
 from tasks.core.matrix import Plan, expand
 from tasks.core.plugins import Plugin, load_profile
@@ -76,9 +76,7 @@ def _without_absent(plugin: Plugin, plan: Plan) -> Plan:
         wanted = export.libraries(plugin.spec, product.export_format) | convert.libraries(product)
         absent, tools = missing(wanted), [t for t in TOOLS.get(product.format, ()) if not shutil.which(t)]
         if absent:
-            known = extras(absent)
-            mend = f"pip install -e '.[{','.join(known)}]'" if known else f"pip install {' '.join(absent)}"
-            reason = f"not installed: {', '.join(absent)}; in the checkout run `{mend}`"
+            reason = f"not installed: {', '.join(absent)}; in the checkout run `{how_to_install(absent)}`"
             excluded.append(Excluded(cell=cell, reason=reason))
         elif tools:
             reason = f"not installed: {', '.join(tools)}; install it with the system's package manager"

@@ -19,7 +19,7 @@ from tasks.core.build import Workplace
 from tasks.core.environment import host, versions
 from tasks.core.plugins import Plugin
 from tasks.core.results import FAILING, Writer
-from tasks.core.site import default_site
+from tasks.core.site import Site, default_site
 from tasks.core.values import ArtifactRef, Cell, Product, Value
 from tasks.correctness import correctness
 from tasks.deploy import deploy
@@ -59,16 +59,7 @@ def qualify(options: SweepOptions, campaign: str) -> None:
 @flow(name="cell", flow_run_name="{cell.name}")
 def qualify_cell(plugin: Plugin, cell: Cell, provider: str, campaign: str) -> Any:
     """Build, serve, prove and measure one cell; failed when its verdict fails the campaign."""
-    site = default_site()
-    at = Workplace(
-        site=site,
-        plugin=plugin.folder,
-        paths=plugin.paths,
-        logs=site.results / campaign / "logs",
-        profile=cell.profile,
-        cell=cell.name,
-        timeout_s=plugin.spec.variants[cell.product.variant].step_timeout_s,
-    )
+    at = workplace(plugin, cell, default_site(), campaign)
     # The flow run bears the tags. For each tag of a task run Prefect asks for a concurrency slot, a
     # request that SQLite often refuses while states are being recorded, and then it waits 2 s.
     with TagsContext(current_tags=set()), recorder(plugin, campaign).cell(cell) as record:
@@ -79,6 +70,19 @@ def qualify_cell(plugin: Plugin, cell: Cell, provider: str, campaign: str) -> An
     assert record.outcome is not None
     failed = record.outcome.verdict in FAILING
     return Failed(message=record.outcome.line) if failed else Completed(message=record.outcome.line)
+
+
+def workplace(plugin: Plugin, cell: Cell, site: Site, campaign: str) -> Workplace:
+    """Where the steps of a cell run."""
+    return Workplace(
+        site=site,
+        plugin=plugin.folder,
+        paths=plugin.paths,
+        logs=site.results / campaign / "logs",
+        profile=cell.profile,
+        cell=cell.name,
+        timeout_s=plugin.spec.variants[cell.product.variant].step_timeout_s,
+    )
 
 
 def recorder(plugin: Plugin, campaign: str) -> Recorder:

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 
-from tasks.core.environment import extras, gpu_names, missing, versions
+from tasks.core.environment import gpu_names, how_to_install, missing, versions
 from tasks.core.errors import UserError
 from tasks.core.site import Site
 from tasks.core.values import Value
@@ -71,7 +71,7 @@ def _frameworks() -> Check:
     wanted |= {lib for libraries in LIBRARIES.values() for lib in libraries}
     absent = missing(wanted)
     found = ", ".join(f"{name} {version}" for name, version in versions(wanted).items())
-    mend = f"pip install --editable '.[{','.join(extras(absent))}]' in the checkout" if absent else ""
+    mend = f"{how_to_install(absent)} in the checkout" if absent else ""
     return Check(what="frameworks", found=found, mend=mend)
 
 

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from tasks.core.build import Workplace, run_step
-from tasks.core.environment import extras, missing, versions
+from tasks.core.environment import how_to_install, missing, versions
 from tasks.core.errors import StepError, UnsupportedError, UserError
 from tasks.core.files import digest_path
 from tasks.core.plugins import Plugin
@@ -50,8 +50,9 @@ def model_folder(
             raise UserError(f"--samples {samples}: no such file")
     absent = missing(LIBRARIES[kind])
     if absent:
-        mend = f"pip install -e '.[{','.join(extras(absent))}]'"
-        raise UserError(f"{flag}: not installed: {', '.join(absent)}; in the checkout run `{mend}`")
+        raise UserError(
+            f"{flag}: not installed: {', '.join(absent)}; in the checkout run `{how_to_install(absent)}`"
+        )
     request = BuildRequest(
         stage="read_model_file",
         version=VERSION,

@@ -9,7 +9,7 @@ import importlib.metadata
 import logging
 import os
 import platform
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,12 @@ def extras(distributions: Iterable[str]) -> list[str]:
     requirements = [Requirement(text) for text in importlib.metadata.requires("servegrid") or ()]
     markers = [r.marker for r in requirements if r.marker and r.name in wanted]
     return [extra for extra in EXTRAS if any(marker.evaluate({"extra": extra}) for marker in markers)]
+
+
+def how_to_install(distributions: Sequence[str]) -> str:
+    """The command that brings them, in the checkout: by the project's extras where those do."""
+    known = extras(distributions)
+    return f"pip install -e '.[{','.join(known)}]'" if known else f"pip install {' '.join(distributions)}"
 
 
 def missing(distributions: Iterable[str]) -> list[str]:
