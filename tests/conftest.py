@@ -21,7 +21,7 @@ import psutil
 import pytest
 import tritonclient.grpc as triton
 from onnx import helper
-from tritonclient.utils import np_to_triton_dtype
+from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 from xdist.scheduler import LoadScopeScheduling
 
 from tasks.configure import write_repository
@@ -66,6 +66,13 @@ class Triton:
             inputs.append(entry)
         result = (client or self.client).infer(model, inputs, client_timeout=60.0)
         return {output.name: result.as_numpy(output.name) for output in result.get_response().outputs}
+
+    def refusal(self, name: str) -> tuple[str, str]:
+        """What the server says when it is to load a model, to the caller and in its log."""
+        start = len(self.log)
+        with pytest.raises(InferenceServerException) as caught:
+            self.client.load_model(name)
+        return str(caught.value), self.log[start:]
 
     def statistics(self, model: str) -> Any:
         (entry,) = self.client.get_inference_statistics(model).model_stats

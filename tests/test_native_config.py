@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from google.protobuf import text_format
-from tritonclient.grpc import InferenceServerException
 from tritonclient.grpc import model_config_pb2 as pb
 
 from tasks.configure import model_config, write_repository
@@ -82,14 +81,6 @@ def io(interface: Any) -> Interface:
     return found
 
 
-def refusal(server: Any, name: str) -> tuple[str, str]:
-    """What the server says when it is to load a model, to the caller and in its log."""
-    start = len(server.log)
-    with pytest.raises(InferenceServerException) as caught:
-        server.client.load_model(name)
-    return str(caught.value), server.log[start:]
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_config_says_what_the_accelerator_and_the_serving_say(case: str, io: Interface) -> None:
     format_, acceleration, golden = CASES[case]
@@ -111,7 +102,7 @@ def test_accelerated_config_lacks_nothing_but_the_backend(
     serving = GPU.model_copy(update={"device_kind": "cpu"})
     name = f"accelerated-{case}"
     write_repository(server.repository, name, format_, serving, io, tmp_path, acceleration)
-    said, _ = refusal(server, name)
+    said, _ = server.refusal(name)
     assert f"unable to find backend library for backend '{FORMATS[format_].NATIVE_BACKEND}'" in said
 
 
@@ -133,7 +124,7 @@ def test_wrong_config_fails_otherwise(
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new, 1))
-    said, log = refusal(server, "wrong")
+    said, log = server.refusal("wrong")
     assert "unable to find backend library" not in said
     assert wrong in said + log
 

@@ -42,13 +42,6 @@ def refuse(folder: Path) -> None:
     raise AssertionError("make was called")
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)
-
-
 # Keys --------------------------------------------------------------------------------------------------
 
 
@@ -208,12 +201,14 @@ def builder(root: Path, signs: Path, name: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def test_of_two_processes_that_build_one_key_one_makes_and_both_have_it(tmp_path: Path) -> None:
+def test_of_two_processes_that_build_one_key_one_makes_and_both_have_it(
+    tmp_path: Path, processes: Any
+) -> None:
     (signs := tmp_path / "signs").mkdir()
     first = builder(tmp_path / "store", signs, "first")
-    wait_for((signs / "making-first").exists)
+    processes.wait_for((signs / "making-first").exists)
     second = builder(tmp_path / "store", signs, "second")
-    wait_for((signs / "ready-second").exists)
+    processes.wait_for((signs / "ready-second").exists)
     time.sleep(0.3)  # long enough for a second maker to start, if it were let
     (signs / "go").touch()
     outputs = {first.communicate(timeout=20)[0], second.communicate(timeout=20)[0]}
@@ -222,11 +217,11 @@ def test_of_two_processes_that_build_one_key_one_makes_and_both_have_it(tmp_path
     assert not (signs / "making-second").exists()
 
 
-def test_what_a_killed_builder_left_is_cleared_by_the_next(tmp_path: Path) -> None:
+def test_what_a_killed_builder_left_is_cleared_by_the_next(tmp_path: Path, processes: Any) -> None:
     (signs := tmp_path / "signs").mkdir()
     request = BuildRequest(stage="s", version=1, fields={})
     killed = builder(tmp_path / "store", signs, "killed")
-    wait_for((signs / "making-killed").exists)
+    processes.wait_for((signs / "making-killed").exists)
     killed.kill()
     killed.communicate()
     store = Store(tmp_path / "store")
