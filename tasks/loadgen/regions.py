@@ -49,7 +49,7 @@ def shared_messages(
             handles.append(shm.create_shared_memory_region(name, f"/{name}", size))
             stack.callback(shm.destroy_shared_memory_region, handles[-1])
             client.register_system_shared_memory(name, f"/{name}", size)
-            stack.callback(_unregister, client, name)
+            stack.callback(unregister, client, name)
         shm.set_shared_memory_region(handles[0], [array for arrays in inputs for array in arrays])
         yield [
             _messages(endpoint.model, batches, outputs, names, worker * out_size)
@@ -57,7 +57,7 @@ def shared_messages(
         ]
 
 
-def _unregister(client: Any, name: str) -> None:
+def unregister(client: Any, name: str) -> None:
     """Unregister a region; the server lets go of the last request a moment after it has answered it."""
     deadline = time.monotonic() + IN_USE_S
     while True:

@@ -18,6 +18,7 @@ from tasks.core.build import Job
 from tasks.core.environment import instruction_sets
 from tasks.core.site import ROOT
 from tasks.core.values import Interface, Serving, Tensor
+from tasks.loadgen.regions import unregister
 from tasks.servers.control import unload
 
 MB = 2**20
@@ -229,7 +230,7 @@ def test_memory_does_not_grow_with_requests(server: Any, float_identity: str) ->
         after = send(3000)
         np.testing.assert_array_equal(shm.get_contents_as_numpy(region, np.float32, x.shape, offset=MB), x)
     finally:
-        server.client.unregister_system_shared_memory(name)
+        unregister(server.client, name)
         shm.destroy_shared_memory_region(region)
     assert after - before < 50 * MB
 
