@@ -19,7 +19,7 @@ sweep: install
 
 test: install lint
 	-$(MAKE) perf-analyzer
-	$(BIN)/pytest --numprocesses 2 --no-loadscope-reorder
+	$(BIN)/pytest --numprocesses 2 --no-loadscope-reorder --durations 30
 
 lint: install
 	$(BIN)/ruff check .

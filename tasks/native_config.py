@@ -14,7 +14,7 @@ PLATFORMS: dict[Format, str] = {
     "tf-trt": "tensorflow_savedmodel",
 }
 """Formats whose backend runs more than one kind of file: which one this is."""
-ENGINE_CACHE = "/tmp/servegrid-engines"
+ENGINE_CACHE = "/tmp/servegrid-engines"  # noqa: S108
 """Where ONNX Runtime keeps the engines that it builds, so that loading the other serving finds them; their
 names carry model, GPU and TensorRT version."""
 

@@ -44,7 +44,7 @@ def read_examples(predict_file: str | Path) -> list[Example]:
 
 def load_tokenizer(vocab_file: str | Path) -> Tokenizer:
     """Lower-casing WordPiece tokeniser of a vocab.txt; raises ValueError when a special token is missing."""
-    tokenizer = Tokenizer(WordPiece.from_file(str(vocab_file), unk_token="[UNK]"))
+    tokenizer = Tokenizer(WordPiece.from_file(str(vocab_file), unk_token="[UNK]"))  # noqa: S106
     tokenizer.normalizer = BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = BertPreTokenizer()
     missing = [token for token in SPECIAL_TOKENS if tokenizer.token_to_id(token) is None]

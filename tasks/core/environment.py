@@ -22,7 +22,7 @@ from tasks.core.values import Value
 
 log = logging.getLogger("servegrid")
 
-LOCKS = Path("/tmp/servegrid-locks")
+LOCKS = Path("/tmp/servegrid-locks")  # noqa: S108
 """One place for every process of the host, wherever its TMPDIR points."""
 
 

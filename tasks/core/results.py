@@ -9,6 +9,7 @@ results/<campaign>/offline.csv, online.csv  the points in the published columns
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from pathlib import Path
@@ -19,6 +20,8 @@ import polars as pl
 from tasks.core.environment import Host
 from tasks.core.errors import UserError
 from tasks.core.values import Cell, LoadPlan, Product, Serving
+
+log = logging.getLogger("servegrid")
 
 Verdict = Literal["passed", "measured", "failed_accuracy", "unstable", "unsupported", "error", "skipped"]
 FAILING: tuple[Verdict, ...] = ("error", "failed_accuracy")
@@ -193,13 +196,33 @@ def read(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
         known = sorted(p.parent.name for p in folder.parent.glob("*/rows.jsonl"))[-3:]
         raise UserError(f"{folder}: no campaign there; the latest are: {', '.join(known) or 'none'}")
     rows: dict[str, list[Row]] = {"cell": [], "measurement": []}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue  # the line that a crash cut off
-        rows[row.pop("kind")].append(row)
-    return pl.DataFrame(rows["cell"], schema=CELLS), pl.DataFrame(rows["measurement"], schema=MEASUREMENTS)
+    for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
+        row = _row(line)
+        if row:
+            rows[row.pop("kind")].append(row)
+        elif line:
+            log.warning("%s: line %d is no row; a crash may have cut it off", path, number)
+    return _table(rows["cell"], CELLS), _table(rows["measurement"], MEASUREMENTS)
+
+
+def _row(line: bytes) -> Row | None:
+    """The row that a line holds, if it does."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) and row.get("kind") in ("cell", "measurement") else None
+
+
+def _table(rows: list[Row], schema: dict[str, pl.DataType]) -> pl.DataFrame:
+    """The rows as a table; one whose values are not of its columns' types is left out, and told."""
+    try:
+        return pl.DataFrame(rows, schema=schema)
+    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
+        if len(rows) == 1:
+            log.warning("a row of the campaign has values of other types than its columns: %.200s", rows[0])
+            return pl.DataFrame(schema=schema)
+        return pl.concat(_table([row], schema) for row in rows)
 
 
 def last_wall_s(results: Path) -> dict[tuple[str, str, bool], float]:

@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
+import reprlib
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
 from pydantic import ValidationError
+from yaml.composer import ComposerError
+from yaml.constructor import ConstructorError
 
 from tasks.core.errors import UserError
 from tasks.core.values import Value
 
 SpecT = TypeVar("SpecT", bound=Value)
+
+LARGEST_BYTES = 2**20
+"""A file of settings is far smaller than this; a checkpoint given by mistake is not read whole."""
+SHOWN = 80
+"""Characters of a wrong key that an error shows."""
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML's safe part without what hides a mistake: a key twice, or one value standing in many places
+    (which nested makes a small file a huge value)."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            event: Any = self.get_event()  # type: ignore[no-untyped-call]
+            raise ComposerError(None, None, f"alias *{event.anchor}: write the value out", event.start_mark)
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key, _ in node.value:
+            name = (key.tag, str(key.value))
+            if name in seen:
+                raise ConstructorError(None, None, f"key {key.value!r} stands there twice", key.start_mark)
+            seen.add(name)
+        return super().construct_mapping(node, deep)
 
 
 def load_yaml(path: Path, kind: type[SpecT]) -> SpecT:
@@ -21,11 +49,15 @@ def load_yaml(path: Path, kind: type[SpecT]) -> SpecT:
         UserError: not readable, not YAML, or a key or type is wrong: file, key, what was expected.
     """
     try:
-        data: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+        if path.stat().st_size > LARGEST_BYTES:
+            raise UserError(f"{path}: over {LARGEST_BYTES // 2**20} MiB: this is no file of settings")
+        data: Any = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506  # it is a safe one
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from error
     except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none
         raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+    except RecursionError:
+        raise UserError(f"{path}: not valid YAML: nested too deep") from None
     if not isinstance(data, dict):
         raise UserError(f"{path}: expected a mapping of keys, found {type(data).__name__}")
     try:
@@ -38,12 +70,12 @@ def explain(error: ValidationError, kind: type[Value]) -> str:
     """A pydantic error as `key: what was expected (found ...)`, entries parted by `; `."""
     entries = []
     for item in error.errors():
-        where = ".".join(map(str, item["loc"])) or kind.__name__
+        where = " ".join(".".join(map(str, item["loc"])).split())[:SHOWN] or kind.__name__
         if item["type"] == "extra_forbidden":
             entries.append(f"{where}: no such key; take it out or correct its spelling")
         elif item["type"] == "missing":
             entries.append(f"{where}: this key is required")
         else:
-            found = "" if isinstance(item["input"], dict) else f" (found {item['input']!r})"
+            found = "" if isinstance(item["input"], dict) else f" (found {reprlib.repr(item['input'])})"
             entries.append(f"{where}: {item['msg']}{found}")
     return "; ".join(entries)
