@@ -43,7 +43,12 @@ class Command:
 
     def run(self, *arguments: str, timeout: float = 300) -> tuple[int, str]:
         process = self.start(*arguments)
-        output, _ = process.communicate(timeout=timeout)
+        try:
+            output, _ = process.communicate(timeout=timeout)
+        except BaseException:  # the test is over, in whatever way: so is the command
+            process.terminate()
+            process.communicate()
+            raise
         return process.returncode, output
 
     @property
