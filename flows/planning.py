@@ -7,11 +7,12 @@ import shutil
 from flows.choosing import choose_plugins, choose_variant
 from flows.options import SweepOptions
 from tasks import convert, export
-from tasks.core.environment import how_to_install, matches, missing
+from tasks.core.environment import gpu_names, how_to_install, matches, missing
 from tasks.core.errors import UserError, unknown
 from tasks.core.matrix import Plan, expand
 from tasks.core.plugins import Plugin, load_profile
 from tasks.core.profile import GpuProfile
+from tasks.core.releases import load_releases, why_not_on
 from tasks.core.site import Site
 from tasks.core.values import Excluded, Generator, Value
 from tasks.formats import TOOLS
@@ -89,8 +90,14 @@ def _without_absent(plugin: Plugin, plan: Plan) -> Plan:
 def preflight(options: SweepOptions, model: ModelPlan, site: Site) -> None:
     """Raises UserError with everything that is missing for this model's cells, before any work starts."""
     problems = SERVERS[options.server].problems(site)
-    if not matches(model.profile):
-        problems.append(f"profile {model.profile.name!r}: this host has no {model.profile.description}")
+    profile = model.profile
+    if not matches(profile):
+        found = ", ".join(gpu_names()) or "no NVIDIA card"
+        problems.append(f"profile {profile.name!r}: this host has no {profile.description}, but {found}")
+    elif profile.compute_capability:
+        release = SERVERS[options.server].TRITON_RELEASE
+        reason = why_not_on(release, profile.compute_capability, load_releases())
+        problems += [reason] if reason else []
     if problems:
         raise UserError("this host is not ready:\n" + "\n".join(f"  {p}" for p in problems))
     if model.plan.cells and not options.random_weights:

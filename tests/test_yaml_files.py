@@ -8,6 +8,7 @@ import pytest
 
 from tasks.core.matrix import Selection, expand
 from tasks.core.plugins import known_models, load_model, load_profile, source_digests
+from tasks.core.releases import fitting, load_releases
 from tasks.core.site import ROOT
 
 MODELS = known_models(ROOT / "models")
@@ -52,7 +53,17 @@ def test_model_has_the_files_of_the_contract(model: str, entry: str) -> None:
 def test_profile_loads_under_its_own_name(path: Path) -> None:
     profile = load_profile(ROOT / "gpu_profiles", path.stem)
     assert profile.name == path.stem
-    assert profile.device_names or profile.device_kind == "cpu"
+    assert profile.pool == f"gpu-{profile.name}"
+    if profile.device_kind == "cpu":
+        return
+    assert profile.device_names
+    assert profile.memory_gb
+    assert profile.peak and profile.peak.source.startswith("NVIDIA ")
+    assert {"fp32", "fp16"} <= set(profile.peak.tflops) <= {*profile.precisions, "tf32"}
+    # The tensor cores of capability 8.0 and later know bf16 (NVIDIA, CUDA C++ Programming Guide).
+    assert profile.compute_capability
+    assert ("bf16" in profile.precisions) == (float(profile.compute_capability) >= 8.0)
+    assert fitting(profile.compute_capability, load_releases())
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -9,6 +9,7 @@ import importlib.metadata
 import logging
 import os
 import platform
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -155,9 +156,12 @@ def _nvml() -> Iterator[Any]:
 
 def matches(profile: GpuProfile) -> bool:
     """Whether this host has the device that the profile describes."""
-    if profile.device_kind == "cpu":
-        return True
-    return any(pattern in name for pattern in profile.device_names for name in gpu_names())
+    return profile.device_kind == "cpu" or any(describes(profile, name) for name in gpu_names())
+
+
+def describes(profile: GpuProfile, name: str) -> bool:
+    """Whether a card of this name is one of the profile's: one of the profile's words is in it, whole."""
+    return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", name) for word in profile.device_names)
 
 
 @contextmanager

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from pydantic import Field, PositiveFloat
+
 from tasks.core.values import Format, Precision, Value
 
 
@@ -15,13 +17,30 @@ class ProfileRule(Value):
     reason: str
 
 
+class Peak(Value):
+    """What the card's maker promises: memory in GB/s, dense arithmetic in 10^12 operations/s by the type of
+    the operands (`tf32`: fp32 operands on tensor cores). A figure that the source lacks is left out."""
+
+    source: str
+    memory_gb_s: PositiveFloat
+    tflops: dict[Precision | Literal["tf32"], PositiveFloat] = Field(min_length=1)
+
+
 class GpuProfile(Value):
-    """`gpu_profiles/<name>.yaml`: how to recognise a device, and what it can do."""
+    """`gpu_profiles/<name>.yaml`: how to recognise a device, and what it can do.
+
+    device_names: words that the name has which the driver gives the card, any of them; a word counts as a
+    whole, so `L4` is not an L40S. memory_gb: as the maker rounds it. pool: the Prefect work pool whose
+    workers have such a device.
+    """
 
     name: str
     description: str
     device_kind: Literal["cpu", "gpu"]
     device_names: tuple[str, ...]
+    compute_capability: str | None = Field(None, pattern=r"^\d+\.\d$")
+    memory_gb: PositiveFloat | None = None
     pool: str
     precisions: tuple[Precision, ...]
+    peak: Peak | None = None
     unsupported: tuple[ProfileRule, ...] = ()

@@ -16,6 +16,7 @@ import pytest
 
 from tasks.core.environment import (
     card,
+    describes,
     device_lock,
     extras,
     gpu_names,
@@ -25,7 +26,9 @@ from tasks.core.environment import (
     provider,
     versions,
 )
+from tasks.core.plugins import load_profile
 from tasks.core.profile import GpuProfile
+from tasks.core.site import ROOT
 
 HOLDER = """
 import os, sys, tempfile
@@ -176,6 +179,33 @@ def test_host_is_this_one() -> None:
 
 def test_card_is_told_by_capability_and_driver_where_there_is_one() -> None:
     assert set(card()) == ({"compute_capability", "driver"} if gpu_names() else set())
+
+
+CARDS = {
+    "NVIDIA A30": "a30",
+    "NVIDIA A40": "a40",
+    "NVIDIA A100-SXM4-80GB": "a100-80gb",
+    "NVIDIA A100 80GB PCIe": "a100-80gb",
+    "NVIDIA A100-SXM4-40GB": None,
+    "Tesla V100-SXM2-32GB": "v100-32gb",
+    "Tesla V100S-PCIE-32GB": "v100-32gb",
+    "Tesla V100-SXM2-16GB": None,
+    "Tesla T4": "t4",
+    "NVIDIA T400": None,
+    "NVIDIA RTX A4000": None,
+    "NVIDIA L4": "l4",
+    "NVIDIA L40": None,
+    "NVIDIA L40S": "l40s",
+    "NVIDIA H100 80GB HBM3": "h100",
+    "NVIDIA GH200 480GB": None,
+}
+"""Names that drivers give cards -> the profile that is theirs."""
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_card_is_recognised_by_one_profile_and_its_kin_by_none(name: str) -> None:
+    profiles = [load_profile(ROOT / "gpu_profiles", path.stem) for path in (ROOT / "gpu_profiles").iterdir()]
+    assert [p.name for p in profiles if describes(p, name)] == [CARDS[name]] * (CARDS[name] is not None)
 
 
 def test_every_host_has_a_cpu_and_none_a_card_that_does_not_exist(profile: GpuProfile) -> None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from tasks.core.releases import PATH, Releases, image, load_releases
+from tasks.core.releases import PATH, Releases, fitting, image, load_releases, why_not_on
 from tasks.core.rules import NATIVE_UNTIL
 from tasks.servers.embedded import TRITON_RELEASE
 
@@ -33,3 +33,29 @@ def test_figure_without_a_source_is_refused(change: dict[str, Any], wrong: str) 
     data["releases"]["24.10"] |= change
     with pytest.raises(ValidationError, match=wrong):
         Releases.model_validate(data)
+
+
+@pytest.mark.parametrize(
+    ("capability", "fits", "not_fits"),
+    [
+        ("7.0", {"20.12", "24.10"}, {"25.02", "26.10"}),
+        ("7.5", {"20.12", "25.02", "26.10"}, {"26.08"}),
+        ("8.6", {"20.12", "25.02"}, set()),
+        ("9.0", {"24.10", "25.02"}, {"20.12", "21.10"}),
+    ],
+)
+def test_release_fits_a_card_that_its_cuda_knows_and_that_it_still_supports(
+    capability: str, fits: set[str], not_fits: set[str]
+) -> None:
+    found = set(fitting(capability, load_releases()))
+    assert fits <= found
+    assert not found & not_fits
+
+
+def test_why_a_release_does_not_fit_is_told() -> None:
+    known = load_releases()
+    assert why_not_on("24.10", "7.0", known) is None
+    assert why_not_on("25.02", "7.0", known) == "Triton 25.02 wants compute capability 7.5, not 7.0"
+    assert "has CUDA 11.4.2; compute capability 8.9 wants 11.8" in str(why_not_on("21.10", "8.9", known))
+    assert "does not tell" in str(why_not_on("26.08", "9.0", known))
+    assert "does not tell" in str(why_not_on("24.10", "13.0", known))

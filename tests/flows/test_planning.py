@@ -176,8 +176,18 @@ def test_everything_that_is_missing_is_told_at_once(site: Site) -> None:
     first, *problems = str(caught.value).splitlines()
     assert first == "this host is not ready:"
     assert any("tritonserver" in p for p in problems)
-    assert "  profile 'card': this host has no Card 9000" in problems
+    assert any(p.startswith("  profile 'card': this host has no Card 9000, but ") for p in problems)
     assert not site.home.exists()
+
+
+def test_release_that_does_not_run_on_the_profiles_card_is_told(site: Site) -> None:
+    path = site.profiles / "card.yaml"
+    path.write_text(
+        path.read_text().replace("device_kind: gpu", "device_kind: cpu\ncompute_capability: '5.2'")
+    )
+    options = SweepOptions(models=("bert",), profile="card")
+    with pytest.raises(UserError, match=r"Triton 24\.10 on compute capability 5\.2: .* does not tell"):
+        preflight(options, plan(options, site)[0], site)
 
 
 def test_host_that_has_the_profiles_device_is_not_blamed_for_it(site: Site) -> None:
