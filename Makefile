@@ -12,7 +12,7 @@ PERF_ANALYZER := $(SITE)/perf-analyzer/wheel
 # perf_analyzer's binary needs glibc 2.38; `make sweep` brings it along only where that is there.
 NEW_LIBC := $(shell printf '2.38\n%s\n' "$$(getconf GNU_LIBC_VERSION | cut -d' ' -f2)" | sort -VC && echo yes)
 
-.PHONY: sweep test cells lint install perf-analyzer bench clean
+.PHONY: sweep test cells soak lint install perf-analyzer bench clean
 
 sweep: install
 	$(BIN)/servegrid sweep --format ts-trace --format onnx --precision fp32 --precision fp16 --accelerator none
@@ -32,6 +32,9 @@ perf-analyzer: $(PERF_ANALYZER)
 
 cells: install
 	$(BIN)/pytest -m long
+
+soak: install
+	$(BIN)/pytest -m soak -s
 
 bench: install perf-analyzer
 	$(BIN)/python bench/hosted_overhead.py

@@ -1,4 +1,4 @@
-"""`servegrid`: plan, why, sweep, report, doctor.
+"""`servegrid`: plan, why, sweep, report, doctor, pools.
 
 Exit codes: 0 done; 1 a cell is `error` or `failed_accuracy`; 2 the input is wrong or the host is not
 ready; 130 interrupted.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 import signal
 import sys
 import time
@@ -88,28 +89,43 @@ def why(
 
 @app.command()
 @with_sweep_options
-def sweep(options: SweepOptions) -> None:
+def sweep(
+    options: SweepOptions,
+    resume: Annotated[
+        str | None, typer.Option(help="Go on with this campaign, with its own options.")
+    ] = None,
+) -> None:
     """Build, serve, prove and measure every cell, then report."""
+    from flows.campaigns import new_campaign, read
     from flows.planning import plan as make_plan
     from flows.planning import preflight
+    from tasks.core.results import campaign_folder
 
     site = default_site()
+    if resume is not None:
+        if options.model_fields_set:
+            raise UserError("--resume goes on with the campaign's own options: give no others")
+        options = read(campaign_folder(site.results, resume)).options
+    if options.workers and not os.environ.get("PREFECT_API_URL"):
+        raise UserError("--workers: set PREFECT_API_URL to the Prefect server that the workers use")
     for entry in make_plan(options, site):
-        preflight(options, entry, site)
+        if not options.workers:
+            preflight(options, entry, site)
     with api(site) as url:
         from prefect.client.schemas.objects import State
 
-        from flows.sweep import new_campaign
         from flows.sweep import sweep as sweep_flow
 
-        campaign = new_campaign()
+        campaign = resume or new_campaign()
         ui = url.removesuffix("/api")
         console.print(f"campaign {campaign}; Prefect UI at {ui} while it runs", soft_wrap=True)
         folder = site.results / campaign
         try:
-            state = cast(State[Any], sweep_flow(options, campaign, return_state=True))
+            asked = (SweepOptions(), campaign, True) if resume else (options, campaign, False)
+            state = cast(State[Any], sweep_flow(*asked, return_state=True))
         except KeyboardInterrupt:
             console.print("interrupted; the rows of finished cells are kept")
+            console.print(f"`servegrid sweep --resume {campaign}` goes on with the others", soft_wrap=True)
             raise typer.Exit(INTERRUPTED) from None
         finally:
             if (folder / "report.html").exists():
@@ -122,15 +138,28 @@ def sweep(options: SweepOptions) -> None:
 
 
 @app.command()
-def report(campaign: Annotated[str, typer.Argument(help="A folder below results/.")]) -> None:
-    """Write a campaign's report anew, and print it. Works while the campaign runs, too."""
+def report(
+    campaign: Annotated[str, typer.Argument(help="A folder below results/.")],
+    partial: Annotated[bool, typer.Option(help="Also of a campaign that has cells left to run.")] = False,
+) -> None:
+    """Write a campaign's report anew, and print it; with --partial at any time, also while it runs."""
     from rich.markdown import Markdown
 
+    from flows.campaigns import unfinished
     from tasks.core.results import campaign_folder
     from tasks.report import write
 
     folder = campaign_folder(default_site().results, campaign)
+    left = [f"{cell} on {profile}" for cell, profile in unfinished(folder)]
+    if left and not partial:
+        raise UserError(
+            f"campaign {campaign}: {len(left)} cells are not finished: {', '.join(left[:3])}, ...; "
+            f"`servegrid report {campaign} --partial` reports what there is, "
+            f"`servegrid sweep --resume {campaign}` goes on with it"
+        )
     console.print(Markdown(write(folder)))
+    if left:
+        console.print(f"partial: {len(left)} cells are not finished", highlight=False)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
 
 
@@ -154,6 +183,31 @@ def doctor(
     console.print(table)
     if any(entry.required and entry.mend for entry in found):
         raise typer.Exit(2)
+
+
+pools = typer.Typer(help="Prefect's work pools, one for each profile.", no_args_is_help=True)
+app.add_typer(pools, name="pools")
+
+
+@pools.callback()
+def pools_group() -> None:
+    """Keeps `create` a command of its own."""
+
+
+@pools.command("create")
+def pools_create() -> None:
+    """Make the work pool and queues of every profile, where they are not there yet."""
+    from flows import pools as work_pools
+
+    if not os.environ.get("PREFECT_API_URL"):
+        raise UserError("pools are made on a Prefect server that stays: set PREFECT_API_URL")
+    site = default_site()
+    with api(site):
+        made = work_pools.create(site)
+    table = Table("pool", "profile", "")
+    for pool in made:
+        table.add_row(pool.name, pool.profile or "", "created" if pool.created else "was there")
+    console.print(table)
 
 
 class Progress(logging.Handler):

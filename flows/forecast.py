@@ -90,10 +90,10 @@ def find(name: str, options: SweepOptions, site: Site) -> tuple[ModelPlan, Cell,
     models = known_models(site.models)
     for model in [m for m in models if name.startswith(f"{m}-")] or models:
         for variant in load_model(site.models, model).spec.variants:
-            (entry,) = plan(options.model_copy(update={"models": (model,), "variant": variant}), site)
-            found: dict[str, tuple[Cell, str | None]] = {c.name: (c, None) for c in entry.plan.cells}
-            found.update({e.cell.name: (e.cell, e.reason) for e in entry.plan.excluded})
-            if name in found:
-                return entry, *found[name]
-            names += found
+            for entry in plan(options.model_copy(update={"models": (model,), "variant": variant}), site):
+                found: dict[str, tuple[Cell, str | None]] = {c.name: (c, None) for c in entry.plan.cells}
+                found.update({e.cell.name: (e.cell, e.reason) for e in entry.plan.excluded})
+                if name in found:
+                    return entry, *found[name]
+                names += found
     raise unknown("cell", name, names)

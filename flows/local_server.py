@@ -89,10 +89,11 @@ def _send_what_is_queued() -> None:
 
 
 @contextmanager
-def running(log_path: Path, env: Mapping[str, str]) -> Iterator[str]:
-    """A Prefect server on a free loopback port; the URL of its API, once it is healthy."""
+def running(log_path: Path, env: Mapping[str, str], port: int = 0) -> Iterator[str]:
+    """A Prefect server on loopback, by default on a free port; the URL of its API, once it is healthy."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("127.0.0.1", port))
         port = probe.getsockname()[1]
     args = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     url = f"http://127.0.0.1:{port}/api"

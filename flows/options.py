@@ -27,7 +27,13 @@ class SweepOptions(Selection):
         ("bert_large_qa",), min_length=1, description="Folders below models/; `all` is every one"
     )
     variant: str = Field("tiny", description="`full` is the published size, `tiny` runs on a laptop CPU")
-    profile: str = Field("cpu", description="A file below gpu_profiles/")
+    profiles: tuple[str, ...] = Field(
+        ("cpu",), min_length=1, description="Files below gpu_profiles/: the devices to qualify on"
+    )
+    workers: bool = Field(
+        False, description="Each model and profile on a worker of the profile's pool, not in this process"
+    )
+    queue: str = Field("default", description="The queue of the pools in which runs wait for their workers")
     random_weights: bool = Field(
         False, description="Seeded random weights and inputs: needs no checkpoint; ends `measured`"
     )
@@ -72,16 +78,35 @@ class SweepOptions(Selection):
         return next(((kind, path) for kind in MODEL_FILES if (path := getattr(self, kind)) is not None), None)
 
     @property
+    def place(self) -> str:
+        """The profiles in one word or more."""
+        return ", ".join(self.profiles)
+
+    @property
+    def label(self) -> str:
+        """What one model's run on one profile is called."""
+        return f"{self.title} on {self.place}"
+
+    @property
     def title(self) -> str:
         """What one model's run is called."""
         path = self.model_dir or (self.model_file or (None, None))[1]
         return Path(path).name if path else self.models[0]
 
-    def only(self, model: str) -> SweepOptions:
-        """These options for one of its models."""
-        if self.model_dir or self.model_file:
-            return self
-        return self.model_copy(update={"models": (model,)})
+    def only(self, model: str, profile: str) -> SweepOptions:
+        """These options for one of its models on one of its profiles."""
+        one: dict[str, Any] = {"profiles": (profile,)}
+        if not (self.model_dir or self.model_file):
+            one["models"] = (model,)
+        return self.model_copy(update=one)
+
+    def anywhere(self) -> SweepOptions:
+        """These options with whole paths, for a process that runs in another folder."""
+        named = {name: getattr(self, name) for name in (*MODEL_FILES, "samples", "model_dir")}
+        whole: dict[str, Any] = {name: str(Path(path).absolute()) for name, path in named.items() if path}
+        if self.plugin_paths:
+            whole["plugin_paths"] = tuple(str(Path(path).absolute()) for path in self.plugin_paths)
+        return self.model_copy(update=whole)
 
 
 def with_sweep_options(command: Callable[..., None], without: Sequence[str] = ()) -> Callable[..., None]:

@@ -22,11 +22,17 @@ from tasks.servers import SERVERS
 
 
 class ModelPlan(Value):
-    """One model's part of a campaign."""
+    """One model's part of a campaign, on one profile."""
 
     plugin: Plugin
     profile: GpuProfile
     plan: Plan
+
+    @property
+    def keys(self) -> tuple[tuple[str, str], ...]:
+        """Cell and profile of every row that it ends with."""
+        cells = (*self.plan.cells, *(entry.cell for entry in self.plan.excluded))
+        return tuple((cell.name, cell.profile) for cell in cells)
 
 
 def choose_generator(options: SweepOptions, site: Site) -> Generator:
@@ -44,7 +50,7 @@ def choose_generator(options: SweepOptions, site: Site) -> Generator:
 
 
 def plan(options: SweepOptions, site: Site) -> tuple[ModelPlan, ...]:
-    """The cells of every model.
+    """The cells of every model on every profile.
 
     Raises:
         UserError: a name is unknown, or a YAML file is wrong.
@@ -52,9 +58,10 @@ def plan(options: SweepOptions, site: Site) -> tuple[ModelPlan, ...]:
     if options.server not in SERVERS:
         raise unknown("server", options.server, SERVERS)
     generator = choose_generator(options, site)
-    profile = load_profile(site.profiles, options.profile)
+    profiles = [load_profile(site.profiles, name) for name in dict.fromkeys(options.profiles)]
+    plugins = choose_plugins(options, site)
     found = []
-    for plugin in choose_plugins(options, site):
+    for profile, plugin in ((profile, plugin) for profile in profiles for plugin in plugins):
         cells = expand(
             plugin.spec,
             choose_variant(options, plugin.spec),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from prefect import flow, tags
+from prefect import flow, runtime, tags
 from prefect.context import TagsContext
+from prefect.exceptions import TerminationSignal
 from prefect.states import Completed, Failed
 
+from flows.campaigns import ground, working
 from flows.options import SweepOptions
 from flows.planning import plan, preflight
 from flows.record import Outcome, Record, Recorder
@@ -18,13 +20,14 @@ from tasks.configure import configure
 from tasks.core.build import Workplace
 from tasks.core.environment import host, versions
 from tasks.core.plugins import Plugin
-from tasks.core.results import FAILING, Writer
+from tasks.core.results import FAILING, Writer, campaign_folder, finished
 from tasks.core.site import Site, default_site
 from tasks.core.values import ArtifactRef, Cell, Product, Value
 from tasks.correctness import correctness
 from tasks.deploy import deploy
 from tasks.formats import FORMATS
 from tasks.performance import offline, online
+from tasks.report import summarize
 from tasks.servers import server
 
 log = logging.getLogger("servegrid")
@@ -32,37 +35,43 @@ log = logging.getLogger("servegrid")
 LIBRARIES = ("servegrid", "prefect", "tritonclient", "numpy")
 
 
-@flow(name="qualify", flow_run_name="{options.title} on {options.profile}")
-def qualify(options: SweepOptions, campaign: str) -> None:
+@flow(name="qualify", flow_run_name="{options.label}")
+def qualify(options: SweepOptions, campaign: str, attempt: int | None = None) -> None:
     """Qualify one model on this host's device; every cell ends as a row of the campaign.
 
-    The options name the one model.
+    The options name the one model and profile. Cells that the campaign has finished before are left alone.
+    A run with an attempt works for a campaign that another process leads, and ends with that.
     """
     site = default_site()
     (model,) = plan(options, site)
     preflight(options, model, site)
-    rows = recorder(model.plugin, campaign)
-    for entry in model.plan.excluded:
-        rows.without_run(entry.cell, Outcome(verdict="unsupported", reason=entry.reason))
-    cells = model.plan.cells
-    for number, cell in enumerate(cells):
-        log.info("%s: cell %d of %d", cell.name, number + 1, len(cells))
-        try:
-            with tags(cell.product.model, cell.product.format, cell.product.precision, cell.profile):
-                qualify_cell(model.plugin, cell, options.server, campaign, return_state=True)
-        except KeyboardInterrupt:
-            for left in cells[number:]:
-                rows.without_run(left, Outcome(verdict="skipped", reason="interrupted"))
-            raise
+    folder, run = campaign_folder(site.results, campaign), str(runtime.flow_run.id)
+    with working(folder, options, attempt, run):
+        done = finished(folder)
+        rows = recorder(model.plugin, campaign, run)
+        for entry in model.plan.excluded:
+            if (entry.cell.name, entry.cell.profile) not in done:
+                rows.without_run(entry.cell, Outcome(verdict="unsupported", reason=entry.reason))
+        cells = [cell for cell in model.plan.cells if (cell.name, cell.profile) not in done]
+        for number, cell in enumerate(cells):
+            log.info("%s: cell %d of %d", cell.name, number + 1, len(cells))
+            try:
+                with tags(cell.product.model, cell.product.format, cell.product.precision, cell.profile):
+                    qualify_cell(model.plugin, cell, options.server, campaign, run, return_state=True)
+            except (KeyboardInterrupt, TerminationSignal):
+                for left in cells[number:]:
+                    rows.without_run(left, Outcome(verdict="skipped", reason="interrupted"))
+                raise
+        summarize(folder, model.profile.name, run)
 
 
 @flow(name="cell", flow_run_name="{cell.name}")
-def qualify_cell(plugin: Plugin, cell: Cell, provider: str, campaign: str) -> Any:
+def qualify_cell(plugin: Plugin, cell: Cell, provider: str, campaign: str, run: str) -> Any:
     """Build, serve, prove and measure one cell; failed when its verdict fails the campaign."""
     at = workplace(plugin, cell, default_site(), campaign)
     # The flow run bears the tags. For each tag of a task run Prefect asks for a concurrency slot, a
     # request that SQLite often refuses while states are being recorded, and then it waits 2 s.
-    with TagsContext(current_tags=set()), recorder(plugin, campaign).cell(cell) as record:
+    with TagsContext(current_tags=set()), recorder(plugin, campaign, run).cell(cell) as record:
         built = build_cell(plugin, cell, campaign, at)
         record.artifact = built.converted
         record.baseline = baseline.read(built.baseline, at) if built.baseline else {}
@@ -78,18 +87,18 @@ def workplace(plugin: Plugin, cell: Cell, site: Site, campaign: str) -> Workplac
         site=site,
         plugin=plugin.folder,
         paths=plugin.paths,
-        logs=site.results / campaign / "logs",
+        logs=ground(site.results / campaign, cell.profile) / "logs",
         profile=cell.profile,
         cell=cell.name,
         timeout_s=plugin.spec.variants[cell.product.variant].step_timeout_s,
     )
 
 
-def recorder(plugin: Plugin, campaign: str) -> Recorder:
+def recorder(plugin: Plugin, campaign: str, run: str) -> Recorder:
     """Writes this model's rows of the campaign, with the versions of all that its cells use."""
     libraries = {library for module in FORMATS.values() for library in module.LIBRARIES}
     used = versions({*LIBRARIES, *plugin.spec.requires, *libraries})
-    return Recorder(Writer(default_site().results / campaign), campaign, host(), used, plugin.words)
+    return Recorder(Writer(default_site().results / campaign), campaign, host(), used, plugin.words, run)
 
 
 class Built(Value):

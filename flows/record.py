@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shlex
 import time
 import traceback
@@ -12,12 +13,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from tasks.baseline import Baseline
-from tasks.core.clock import collecting
+from tasks.core.clock import collecting, now
 from tasks.core.environment import Host
 from tasks.core.errors import StepError, UnsupportedError
 from tasks.core.files import write_atomic
 from tasks.core.memory import peak_bytes
 from tasks.core.results import (
+    Kind,
     Row,
     Verdict,
     Writer,
@@ -107,6 +109,8 @@ class Recorder:
     host: Host
     versions: dict[str, str]
     model_words: tuple[str, ...] = ()
+    run: str | None = None
+    """The id of the flow run."""
 
     def without_run(self, cell: Cell, outcome: Outcome) -> None:
         """The row of a cell that does not run: a rule forbids it, or the campaign ends before."""
@@ -117,7 +121,7 @@ class Recorder:
     def cell(self, cell: Cell) -> Iterator[Record]:
         """Whatever happens in the block ends in exactly one row; only an interrupt gets through."""
         record = Record()
-        start = time.perf_counter()
+        began, start = now(), time.perf_counter()
         with collecting() as stages:
             try:
                 yield record
@@ -128,7 +132,7 @@ class Recorder:
                 command = error.command or self._again(cell)
                 record.outcome = Outcome(verdict="error", reason=str(error), log=error.log, command=command)
             except Exception as error:
-                path = self.writer.folder / "logs" / f"{cell.name}.error.log"
+                path = self.writer.folder / "logs" / f"{cell.name}.{cell.profile}.error.log"
                 write_atomic(path, traceback.format_exc())
                 record.outcome = Outcome(
                     verdict="error",
@@ -137,16 +141,17 @@ class Recorder:
                     command=self._again(cell),
                 )
         wall = time.perf_counter() - start
-        self._write(cell, record, record.outcome, stages, wall)
+        self._write(cell, record, record.outcome, stages, wall, {"started_at": began, "ended_at": now()})
 
     def _write(
-        self, cell: Cell, record: Record, outcome: Outcome, stages: dict[str, float], wall: float
+        self, cell: Cell, record: Record, outcome: Outcome, stages: dict[str, float], wall: float, span: Row
     ) -> None:
         head = self._head(cell)
-        for plan, serving, endpoint, points in record.measured:
-            for point in points:
-                row = head | _measurement(plan, serving, endpoint, point, record.baseline)
-                self.writer.append("measurement", row)
+        rows: list[tuple[Kind, Row]] = [
+            ("measurement", head | _measurement(plan, serving, endpoint, point, record.baseline))
+            for plan, serving, endpoint, points in record.measured
+            for point in points
+        ]
         server_s = sum(stages.pop(name, 0.0) for name in ("server_start", "server_stop"))
         times = {
             "stage_s": json.dumps({name: round(seconds, 3) for name, seconds in stages.items()}),
@@ -159,11 +164,13 @@ class Recorder:
         found = _correctness(record.correctness) if record.correctness else {}
         if record.endpoint:
             found |= record.endpoint.model_dump(include={"server", "server_version", "backend"})
-        self.writer.append("cell", head | cell_columns(cell) | size | found | times | outcome.model_dump())
+        row = head | span | cell_columns(cell) | size | found | times | outcome.model_dump()
+        self.writer.append_all([*rows, ("cell", row)])
         log.info("%s: %s", cell.name, outcome.line)
 
     def _head(self, cell: Cell) -> Row:
-        return common(self.campaign, cell.name, cell.product, cell.profile, self.host, self.versions)
+        head = common(self.campaign, cell.name, cell.product, cell.profile, self.host, self.versions)
+        return head | {"flow_run": self.run, "worker_pid": os.getpid()}
 
     def _again(self, cell: Cell) -> str:
         """The command that runs one cell."""
@@ -184,6 +191,8 @@ def _measurement(
         **serving_columns(serving),
         **endpoint.model_dump(include={"server", "server_version", "load_s", "first_request_ms"}),
         **plan_columns(plan),
+        "started_at": point.started_at,
+        "ended_at": point.ended_at,
         "batch": point.batch,
         "concurrency": point.concurrency,
         **measurement.model_dump(exclude={"windows"}),

@@ -1,49 +1,81 @@
-"""The flow `sweep`: a campaign over models, and its report."""
+"""The flow `sweep`: a campaign over models and devices, and its report."""
 
 from __future__ import annotations
 
-import secrets
-from datetime import UTC, datetime
+import time
+from pathlib import Path
 from typing import Any
 
 from prefect import flow
-from prefect.states import Completed, Failed
+from prefect.states import Cancelled, Completed, Failed
 
+from flows.campaigns import leading, new_campaign, read, unfinished
+from flows.fan_out import CancelledError, run_all
 from flows.options import SweepOptions
 from flows.planning import plan, preflight
 from flows.qualify import qualify
 from tasks.core import results
-from tasks.core.errors import UserError
 from tasks.core.site import default_site
-from tasks.report import report
+from tasks.report import report, write
+
+REPORT_S = 10.0
+"""While a campaign runs on workers, its report is written anew at most this often."""
 
 
-def new_campaign() -> str:
-    """An id that sorts by time and does not repeat."""
-    return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-
-
-@flow(name="sweep", flow_run_name="{options.variant} on {options.profile}")
-def sweep(options: SweepOptions = SweepOptions(), campaign: str | None = None) -> Any:  # noqa: B008  # frozen
-    """Qualify every model of the options, then report; failed when a cell is `error` or `failed_accuracy`."""
+@flow(name="sweep", flow_run_name="{options.variant} on {options.place}")
+def sweep(
+    options: SweepOptions = SweepOptions(),  # noqa: B008  # frozen
+    campaign: str | None = None,
+    resume: bool = False,
+) -> Any:
+    """Qualify every model of the options on every profile, then report; failed when a cell is `error` or
+    `failed_accuracy`. A resumed campaign goes on with its own options, at the cells that are not finished."""
     site = default_site()
     folder = results.campaign_folder(site.results, campaign or new_campaign())
-    if (folder / "rows.jsonl").exists():
-        raise UserError(f"campaign {folder.name}: it has rows already; take another name, or none")
-    models = plan(options, site)
-    for model in models:
-        preflight(options, model, site)
-    try:
-        for model in models:
-            qualify(options.only(model.plugin.spec.name), folder.name)
-    finally:
-        if (folder / "rows.jsonl").exists():
-            report(folder)
-    cells, _ = results.read(folder)
-    lost = {cell.name for model in models for cell in model.plan.cells} - set(cells["cell"])
-    counts = {str(verdict): count for verdict, count in cells["verdict"].value_counts().iter_rows()}
+    options = read(folder).options if resume else options.anywhere()
+    plans = plan(options, site)
+    if not options.workers:
+        for entry in plans:
+            preflight(options, entry, site)
+    parts = [options.only(entry.plugin.spec.name, entry.profile.name) for entry in plans]
+    with leading(folder, options, plans, resume=resume) as attempt:
+        try:
+            if options.workers:
+                run_all(parts, folder, attempt, on_rows=_Partial(folder))
+            else:
+                for part in parts:
+                    qualify(part, folder.name)
+        except CancelledError:
+            return Cancelled(message=f"campaign {folder.name}: cancelled")
+        finally:
+            if (folder / "rows.jsonl").exists():
+                report(folder)
+    return _verdict(folder)
+
+
+def _verdict(folder: Path) -> Any:
+    """The final state: how many cells ended how."""
+    cells, _ = results.read(folder) if (folder / "rows.jsonl").exists() else (None, None)
+    counts: dict[str, int] = {}
+    if cells is not None:
+        counts = {str(verdict): count for verdict, count in cells["verdict"].value_counts().iter_rows()}
+    known = set() if cells is None else set(cells.select("cell", "profile").iter_rows())
+    lost = sorted(cell for cell, profile in unfinished(folder) if (cell, profile) not in known)
     if lost:
-        counts[f"without a row ({', '.join(sorted(lost))})"] = len(lost)
+        counts[f"without a row ({', '.join(lost)})"] = len(lost)
     message = f"campaign {folder.name}: " + ", ".join(f"{n} {what}" for what, n in counts.items())
     failed = lost or any(verdict in counts for verdict in results.FAILING)
     return Failed(message=message) if failed else Completed(message=message)
+
+
+class _Partial:
+    """Writes the report of what there is by now, when it is called and the last one is old enough."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._last = 0.0
+
+    def __call__(self) -> None:
+        if time.monotonic() - self._last >= REPORT_S:
+            write(self._folder)
+            self._last = time.monotonic()

@@ -6,8 +6,10 @@ nothing that the stage reads has changed.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from prefect import Task, task
@@ -47,11 +49,25 @@ def ensure(stage: BuildTask, request: BuildRequest, at: Workplace) -> ArtifactRe
 
     Prefect skips the body of a cached task, so a cached reference may be to an artifact that was
     damaged or deleted since: that one is built again. Prefect's records lie beside the store that
-    they speak of.
+    they speak of, and are not written whole: one that a kill cut off is taken away.
     """
-    stage = stage.with_options(result_storage=at.site.home / "prefect-results")
+    records = at.site.home / "prefect-results"
+    if not _whole(records / request.key):
+        (records / request.key).unlink(missing_ok=True)
+    stage = stage.with_options(result_storage=records)
     ref = stage(request, at)
     if at.site.store.intact(ref):
         return ref
     log.warning("the artifact of %s is damaged or gone; building it again", request.stage)
     return stage.with_options(refresh_cache=True)(request, at)
+
+
+def _whole(record: Path) -> bool:
+    """Whether Prefect could read this record, or there is none."""
+    try:
+        json.loads(record.read_bytes())
+    except FileNotFoundError:
+        return True
+    except ValueError:
+        return False
+    return True

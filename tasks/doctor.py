@@ -5,11 +5,28 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import socket
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
-from tasks.core.environment import gpu_names, how_to_install, missing, versions
+import httpx
+from prefect.client.orchestration import get_client
+from prefect.exceptions import PrefectException
+
+from tasks.core.environment import (
+    LOCKS,
+    card,
+    describes,
+    device_lock,
+    gpu_names,
+    how_to_install,
+    missing,
+    versions,
+)
 from tasks.core.errors import UserError
+from tasks.core.plugins import load_profile
+from tasks.core.profile import GpuProfile
 from tasks.core.site import Site
 from tasks.core.values import Value
 from tasks.export import LIBRARIES
@@ -51,11 +68,16 @@ def check(site: Site) -> list[Check]:
             mend="; ".join(problems),
             required=True,
         ),
+        _libpython(),
         _perf_analyzer(site),
         _frameworks(),
-        _gpu(),
+        _card(site),
+        _driver(),
         _disk(site),
         _shared_memory(),
+        _ports(),
+        _locks(),
+        _pools(site),
     ]
     return checks
 
@@ -75,9 +97,48 @@ def _frameworks() -> Check:
     return Check(what="frameworks", found=found, mend=mend)
 
 
-def _gpu() -> Check:
+def _libpython() -> Check:
+    path = embedded.libpython()
+    found = str(path) if path.is_file() else "not there"
+    mend = "" if path.is_file() else embedded.how_to_get_libpython()
+    return Check(what="libpython", found=found, mend=mend, required=True)
+
+
+def _profiles(site: Site) -> list[GpuProfile]:
+    """The profiles that describe a card of this host, or its CPU where there is none."""
+    known = [load_profile(site.profiles, path.stem) for path in sorted(site.profiles.glob("*.yaml"))]
     names = gpu_names()
-    return Check(what="GPU", found=", ".join(names) or "none: the `cpu` profile is the one to use")
+    cards = [profile for profile in known if any(describes(profile, name) for name in names)]
+    return cards if names else [profile for profile in known if profile.name == "cpu"]
+
+
+def _card(site: Site) -> Check:
+    names = gpu_names()
+    if not names:
+        return Check(what="card", found="none: the `cpu` profile is the one to use")
+    profiles = _profiles(site)
+    if not profiles:
+        mend = f"write a profile with a word of this name: {site.profiles}/<name>.yaml, as h100.yaml is"
+        return Check(what="card", found=", ".join(names), mend=mend)
+    found = f"{', '.join(names)} (profile {', '.join(profile.name for profile in profiles)})"
+    capability = card()["compute_capability"]
+    wrong = [p.name for p in profiles if p.compute_capability not in (None, capability)]
+    mend = (
+        f"the card has compute capability {capability}: correct profile {', '.join(wrong)}" if wrong else ""
+    )
+    return Check(what="card", found=found, mend=mend)
+
+
+def _driver() -> Check:
+    facts = card()
+    if facts:
+        found = f"{facts['driver']}, compute capability {facts['compute_capability']}"
+        return Check(what="driver", found=found)
+    nodes = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
+    if not nodes:
+        return Check(what="driver", found="none")
+    mend = "install NVIDIA's driver; start a container with --gpus"
+    return Check(what="driver", found=f"none that answers, though there is /dev/{nodes[0]}", mend=mend)
 
 
 def _disk(site: Site) -> Check:
@@ -92,6 +153,51 @@ def _shared_memory() -> Check:
     free = stat.f_bavail * stat.f_frsize / 2**20
     mend = "make /dev/shm larger (docker: --ipc=host or --shm-size)" if free < MIN_SHM_MB else ""
     return Check(what="/dev/shm", found=f"{free:.0f} MB free", mend=mend)
+
+
+def _ports() -> Check:
+    """The servers listen on free ports of loopback."""
+    try:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            probe.listen()
+            with socket.create_connection(probe.getsockname(), timeout=5):
+                return Check(what="ports", found="loopback has free ones")
+    except OSError as error:
+        mend = "bring the interface `lo` up, and let local processes connect to it"
+        return Check(what="ports", found=f"127.0.0.1: {error}", mend=mend, required=True)
+
+
+def _locks() -> Check:
+    """Campaigns that share a device wait for each other by a lock that every user of the host can take."""
+    try:
+        with device_lock("doctor", exclusive=False):
+            return Check(what="device locks", found=f"{LOCKS} can be used")
+    except OSError as error:
+        mend = f"chmod 1777 {LOCKS}, or remove it"
+        return Check(what="device locks", found=str(error), mend=mend, required=True)
+
+
+def _pools(site: Site) -> Check:
+    """The pools of this host's profiles, and whether a worker polls them."""
+    url = os.environ.get("PREFECT_API_URL")
+    if not url:
+        return Check(what="Prefect", found="each command starts its own server (no PREFECT_API_URL)")
+    wanted = {profile.pool for profile in _profiles(site)}
+    try:
+        with get_client(sync_client=True) as client:
+            pools = {pool.name: pool for pool in client.read_work_pools()}
+    except (httpx.HTTPError, PrefectException) as error:
+        mend = "start that server, or unset PREFECT_API_URL"
+        return Check(what="Prefect", found=f"{url}: {type(error).__name__}", mend=mend, required=True)
+    absent = sorted(wanted - set(pools))
+    if absent:
+        mend = "servegrid pools create"
+        return Check(what="Prefect", found=f"{url}: no pool {', '.join(absent)}", mend=mend)
+    idle = sorted(name for name in wanted if str(pools[name].status or "").rpartition(".")[2] != "READY")
+    mend = "; ".join(f"prefect worker start --pool {name}" for name in idle)
+    workers = "without a worker" if idle else "with a worker"
+    return Check(what="Prefect", found=f"{url}: pool {', '.join(sorted(wanted))} {workers}", mend=mend)
 
 
 def _run(installer: Callable[[Site], object], site: Site, what: str) -> None:

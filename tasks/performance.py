@@ -8,12 +8,13 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from tasks.core.build import Workplace
-from tasks.core.clock import work
+from tasks.core.clock import now, work
 from tasks.core.environment import device_lock
 from tasks.core.errors import StepError
 from tasks.core.values import ArtifactRef, Endpoint, LoadPlan, Value
 from tasks.loadgen import GENERATORS
 from tasks.loadgen.base import Measurement, Point, Target
+from tasks.progress import progress
 
 log = logging.getLogger("servegrid")
 
@@ -27,11 +28,13 @@ class PartlyMeasuredError(StepError):
 
 
 class MeasuredPoint(Value):
-    """A point and what was measured there."""
+    """A point, what was measured there, and when (ISO 8601, UTC)."""
 
     batch: int
     concurrency: int
     measurement: Measurement
+    started_at: str | None = None
+    ended_at: str | None = None
 
 
 def measure(
@@ -50,7 +53,11 @@ def measure(
         name=f"{at.cell}.{plan.scenario}",
     )
     found: list[MeasuredPoint] = []
-    with device_lock(at.profile, exclusive=True), work(plan.scenario):
+    with (
+        progress(len(plan.points), f"{plan.scenario} points of {at.cell}") as advance,
+        device_lock(at.profile, exclusive=True),
+        work(plan.scenario),
+    ):
         for batch, concurrency in plan.points:
             point = Point(
                 batch=batch,
@@ -59,6 +66,7 @@ def measure(
                 shared_memory=plan.shared_memory,
                 warm_up=plan.warm_up,
             )
+            began = now()
             try:
                 measurement = generator.measure(point, target, at.site)
             except StepError as error:
@@ -73,7 +81,16 @@ def measure(
                 measurement.p99_ms,
                 "" if measurement.stable else "  (unstable)",
             )
-            found.append(MeasuredPoint(batch=batch, concurrency=concurrency, measurement=measurement))
+            found.append(
+                MeasuredPoint(
+                    batch=batch,
+                    concurrency=concurrency,
+                    measurement=measurement,
+                    started_at=began,
+                    ended_at=now(),
+                )
+            )
+            advance()
     return tuple(found)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
 from prefect import task
-from prefect.artifacts import create_link_artifact, create_markdown_artifact
+from prefect.artifacts import create_link_artifact, create_markdown_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
 
 from tasks.core import results
@@ -40,6 +42,25 @@ def report(folder: Path) -> None:
     create_markdown_artifact(text, key="report", description=f"campaign {folder.name}")
     create_link_artifact(
         (folder / "report.html").absolute().as_uri(), link_text="report.html", key="report-html"
+    )
+
+
+def summarize(folder: Path, profile: str, run: str) -> None:
+    """The cells of one `qualify` run as a table in the Prefect UI, and a link to the campaign's report."""
+    cells, measurements = results.read(folder)
+    best = [
+        pl.col("throughput").filter(pl.col("scenario") == name).max().alias(f"best {name} inferences/s")
+        for name in ("offline", "online")
+    ]
+    table = (
+        cells.filter(pl.col("flow_run") == run)
+        .select("cell", "profile", "verdict", "reason")
+        .join(measurements.group_by("cell", "profile").agg(best), on=["cell", "profile"], how="left")
+    )
+    key = re.sub("[^a-z0-9]+", "-", profile.lower())
+    create_table_artifact(table.to_dicts(), key=f"cells-{key}", description=f"campaign {folder.name}")
+    create_link_artifact(
+        (folder / "report.html").absolute().as_uri(), link_text="report.html", key=f"report-{key}"
     )
 
 

@@ -1,4 +1,4 @@
-"""How long each stage's own work takes; the rest of a cell's time is orchestration."""
+"""How long each stage's own work takes, and when; the rest of a cell's time is orchestration."""
 
 from __future__ import annotations
 
@@ -6,8 +6,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from datetime import UTC, datetime
 
 _stages: ContextVar[dict[str, float]] = ContextVar("stages")
+
+
+def now() -> str:
+    """The time in UTC, ISO 8601 with milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 @contextmanager

@@ -8,10 +8,12 @@ results/<campaign>/offline.csv, online.csv  the points in the published columns
 
 from __future__ import annotations
 
+import fcntl
 import json
 import logging
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -29,7 +31,11 @@ FAILING: tuple[Verdict, ...] = ("error", "failed_accuracy")
 WHOLE: tuple[Verdict, ...] = ("passed", "measured", "unstable")
 """Cells of these ran through every stage."""
 
+SETTLED: tuple[Verdict, ...] = (*WHOLE, "failed_accuracy", "unsupported")
+"""Cells of these are not run again when a campaign is resumed."""
+
 Row = dict[str, Any]
+Kind = Literal["cell", "measurement"]
 
 MEASURED = {
     "throughput": "throughput",
@@ -70,7 +76,12 @@ COMMON: dict[str, pl.DataType] = {
     "opset": pl.Int64(),
     **dict.fromkeys(("torch_jit", "triton_release", "versions", "environment"), pl.String()),
     "random_weights": pl.Boolean(),
+    "flow_run": pl.String(),
+    "worker_pid": pl.Int64(),
+    **dict.fromkeys(("started_at", "ended_at"), pl.String()),
 }
+"""flow_run, worker_pid: the `qualify` run that wrote the row, and its process; started_at, ended_at: of a
+cell its run, of a point its measurement, ISO 8601 in UTC."""
 SERVING: dict[str, pl.DataType] = {
     "batching": pl.String(),
     "max_batch_size": pl.Int64(),
@@ -151,20 +162,31 @@ def cell_columns(cell: Cell) -> Row:
 
 
 class Writer:
-    """Appends rows to a campaign. A row that was written survives any crash after it."""
+    """Appends rows to a campaign, beside any number of others that do.
+
+    A row that was written survives any crash after it.
+    """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._path = folder / "rows.jsonl"
 
-    def append(self, kind: Literal["cell", "measurement"], row: Row) -> None:
-        known = CELLS if kind == "cell" else MEASUREMENTS
-        assert not set(row) - set(known), set(row) - set(known)
+    def append(self, kind: Kind, row: Row) -> None:
+        """One row."""
+        self.append_all([(kind, row)])
+
+    def append_all(self, rows: Sequence[tuple[Kind, Row]]) -> None:
+        """Rows that belong together, in one go."""
+        for kind, row in rows:
+            known = CELLS if kind == "cell" else MEASUREMENTS
+            assert not set(row) - set(known), set(row) - set(known)
+        lines = b"".join(json.dumps({"kind": kind} | row).encode() + b"\n" for kind, row in rows)
         with self._path.open("a+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)  # the kernel lets go of it with the file, or with this process
             if file.seek(0, os.SEEK_END) and not _ends_with_newline(file):
                 file.write(b"\n")  # a crash cut the last row off: let it not take this one along
-            file.write(json.dumps({"kind": kind} | row).encode() + b"\n")
+            file.write(lines)
             file.flush()
             os.fsync(file.fileno())
 
@@ -188,6 +210,9 @@ def campaign_folder(results: Path, campaign: str) -> Path:
 def read(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The cells and the measurements of a campaign, as far as it has come.
 
+    A cell may have been run more than once: interrupted, and again when the campaign was resumed. The first
+    row with a settled verdict stands, else the last; and those measurements which the same run made.
+
     Raises:
         UserError: there is no such campaign.
     """
@@ -202,7 +227,16 @@ def read(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
             rows[row.pop("kind")].append(row)
         elif line:
             log.warning("%s: line %d is no row; a crash may have cut it off", path, number)
-    return _table(rows["cell"], CELLS), _table(rows["measurement"], MEASUREMENTS)
+    cells: dict[str, Row] = {}
+    for row in rows["cell"]:
+        if cells.get(_key(row), {}).get("verdict") not in SETTLED:
+            cells[_key(row)] = row
+    measurements = [
+        row
+        for row in rows["measurement"]
+        if _key(row) not in cells or cells[_key(row)].get("flow_run") == row.get("flow_run")
+    ]
+    return _table(list(cells.values()), CELLS), _table(measurements, MEASUREMENTS)
 
 
 def _row(line: bytes) -> Row | None:
@@ -214,6 +248,11 @@ def _row(line: bytes) -> Row | None:
     return row if isinstance(row, dict) and row.get("kind") in ("cell", "measurement") else None
 
 
+def _key(row: Row) -> str:
+    """What tells a cell of a campaign from the others: its name and profile."""
+    return json.dumps([row.get("cell"), row.get("profile")])
+
+
 def _table(rows: list[Row], schema: dict[str, pl.DataType]) -> pl.DataFrame:
     """The rows as a table; one whose values are not of its columns' types is left out, and told."""
     try:
@@ -223,6 +262,14 @@ def _table(rows: list[Row], schema: dict[str, pl.DataType]) -> pl.DataFrame:
             log.warning("a row of the campaign has values of other types than its columns: %.200s", rows[0])
             return pl.DataFrame(schema=schema)
         return pl.concat(_table([row], schema) for row in rows)
+
+
+def finished(folder: Path) -> set[tuple[str, str]]:
+    """Cell and profile of every row with a settled verdict: what a resumed campaign leaves as it is."""
+    if not (folder / "rows.jsonl").exists():
+        return set()
+    cells, _ = read(folder)
+    return set(cells.filter(pl.col("verdict").is_in(SETTLED)).select("cell", "profile").iter_rows())
 
 
 def last_wall_s(results: Path) -> dict[tuple[str, str, bool], float]:

@@ -31,12 +31,12 @@ class Site(Value):
 
 
 def default_site() -> Site:
-    """The site of this checkout; SERVEGRID_HOME, _MODELS, _SOURCES and _RESULTS move its folders."""
+    """The site of this checkout; SERVEGRID_HOME, _MODELS, _PROFILES, _SOURCES, _RESULTS move its folders."""
     home = Path(os.environ.get("SERVEGRID_HOME", ROOT / ".servegrid")).absolute()
     return Site(
         home=home,
         models=Path(os.environ.get("SERVEGRID_MODELS", ROOT / "models")).absolute(),
-        profiles=ROOT / "gpu_profiles",
+        profiles=Path(os.environ.get("SERVEGRID_PROFILES", ROOT / "gpu_profiles")).absolute(),
         sources=Path(os.environ.get("SERVEGRID_SOURCES", ROOT / "sources")).absolute(),
         results=Path(os.environ.get("SERVEGRID_RESULTS", ROOT / "results")).absolute(),
     )

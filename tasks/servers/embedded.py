@@ -46,12 +46,17 @@ def problems(site: Site) -> list[str]:
         found.append(f"tritonserver: not in {_folder(site)}; run `servegrid doctor --install-server`")
     elif not _stub(site).is_file():
         found.append(f"tritonserver: the wheel has no Python backend stub for Python {_python()}")
-    if not _libpython().is_file():
-        found.append(
-            f"libpython: {_libpython()} is not there; the Python backend needs the shared library "
-            f"(Debian: libpython{_python()}; pyenv: PYTHON_CONFIGURE_OPTS=--enable-shared)"
-        )
+    if not libpython().is_file():
+        found.append(f"libpython: {libpython()} is not there; {how_to_get_libpython()}")
     return found
+
+
+def how_to_get_libpython() -> str:
+    """What to do where it is not there."""
+    return (
+        "the Python backend needs the shared library "
+        f"(Debian: libpython{_python()}; pyenv: PYTHON_CONFIGURE_OPTS=--enable-shared)"
+    )
 
 
 def install(site: Site) -> Path:
@@ -137,7 +142,7 @@ def _environment() -> dict[str, str]:
     given = os.environ.get("LD_LIBRARY_PATH", "")
     return {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-        "LD_LIBRARY_PATH": os.pathsep.join([str(_libpython().parent), *filter(None, [given])]),
+        "LD_LIBRARY_PATH": os.pathsep.join([str(libpython().parent), *filter(None, [given])]),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
 
@@ -187,7 +192,8 @@ def _python() -> str:
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
-def _libpython() -> Path:
+def libpython() -> Path:
+    """This interpreter's shared library, which the Python backend's stub loads."""
     folder = Path(sysconfig.get_config_var("LIBDIR") or "/usr/lib")
     name = str(sysconfig.get_config_var("INSTSONAME") or f"libpython{_python()}.so.1.0")
     multiarch = folder / str(sysconfig.get_config_var("MULTIARCH") or "")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -75,6 +77,66 @@ def test_row_written_after_a_crash_that_cut_a_line_off_is_kept(tmp_path: Path) -
         file.write('{"kind": "cell", "ce')
     Writer(tmp_path).append("cell", {"cell": "b"})
     assert read(tmp_path)[0]["cell"].to_list() == ["a", "b"]
+
+
+def run(verdict: str, flow_run: str, throughput: float) -> list[tuple[results.Kind, Row]]:
+    """The rows of one run of the cell `a`, in the order in which they are written."""
+    who = {"cell": "a", "profile": "card", "flow_run": flow_run}
+    return [("measurement", POINT | who | {"throughput": throughput}), ("cell", who | {"verdict": verdict})]
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "stands"),
+    [
+        (("skipped", "passed"), 1),
+        (("error", "unstable"), 1),
+        (("passed", "skipped"), 0),
+        (("failed_accuracy", "error"), 0),
+        (("error", "skipped"), 1),
+        (("passed", "passed"), 0),
+    ],
+)
+def test_one_row_of_a_cell_stands_and_the_measurements_of_its_run(
+    tmp_path: Path, verdicts: tuple[str, ...], stands: int
+) -> None:
+    for number, verdict in enumerate(verdicts):
+        Writer(tmp_path).append_all(run(verdict, f"run {number}", float(number)))
+    Writer(tmp_path).append_all([("cell", {"cell": "a", "profile": "other", "verdict": "skipped"})])
+    cells, measurements = read(tmp_path)
+    assert cells.select("profile", "verdict").rows() == [("card", verdicts[stands]), ("other", "skipped")]
+    assert measurements["throughput"].to_list() == [float(stands)]
+    settled = verdicts[stands] in results.SETTLED
+    assert results.finished(tmp_path) == ({("a", "card")} if settled else set())
+
+
+def test_nothing_is_finished_before_the_first_row(tmp_path: Path) -> None:
+    assert results.finished(tmp_path / "no-such-campaign") == set()
+
+
+def test_rows_that_a_kill_cut_off_do_not_count_beside_those_of_the_next_run(tmp_path: Path) -> None:
+    Writer(tmp_path).append_all(run("passed", "killed", 1.0)[:1])
+    Writer(tmp_path).append_all(run("passed", "next", 2.0))
+    assert read(tmp_path)[1]["throughput"].to_list() == [2.0]
+
+
+APPEND = """
+import sys
+from pathlib import Path
+from tasks.core.results import Writer
+for number in range(50):
+    rows = [("cell", {"cell": f"{sys.argv[2]}-{number}-{i}", "reason": "x" * 5000}) for i in range(3)]
+    Writer(Path(sys.argv[1])).append_all(rows)
+"""
+
+
+def test_many_processes_append_to_one_campaign(tmp_path: Path) -> None:
+    writers = [subprocess.Popen([sys.executable, "-c", APPEND, str(tmp_path), str(n)]) for n in range(3)]
+    assert [writer.wait(timeout=60) for writer in writers] == [0, 0, 0]
+    names = read(tmp_path)[0]["cell"].to_list()
+    assert len(names) == len(set(names)) == 450
+    for name in names[::3]:  # what belongs together lies together
+        where, group = names.index(name), name.removesuffix("-0")
+        assert names[where : where + 3] == [f"{group}-{i}" for i in range(3)]
 
 
 def test_row_with_a_column_that_does_not_exist_is_refused(tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ from tasks.core.errors import UserError
 GIVEN = {
     "models": ("a", "b"),
     "variant": "full",
-    "profile": "card",
+    "profiles": ("card", "other"),
+    "workers": True,
+    "queue": "nightly",
     "random_weights": True,
     "generator": "client",
     "server": "other",
@@ -27,7 +29,8 @@ GIVEN = {
 }
 OTHER_MODELS = {"onnx": "f", "shapes": ("x=1,2",), "samples": "s"}
 ARGUMENTS = (
-    "--model a --model b --variant full --profile card --random-weights --generator client --server other "
+    "--model a --model b --variant full --profile card --profile other --workers --queue nightly "
+    "--random-weights --generator client --server other "
     "--format onnx --precision fp16 --precision fp32 --accelerator trt --max-batch-size 2 "
     "--max-concurrency 3 --request-count 4 --param a=1 --param b=2 --plugin-path c --plugin-path d"
 )

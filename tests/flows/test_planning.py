@@ -76,7 +76,7 @@ def test_format_needs_the_libraries_of_what_it_is_made_of(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FORMATS["onnx"], "LIBRARIES", ("no-such-distribution",))
-    options = SweepOptions(models=("bert",), formats=("trt",), precisions=("fp32",), profile="card")
+    options = SweepOptions(models=("bert",), formats=("trt",), precisions=("fp32",), profiles=("card",))
     (found,) = plan(options, site)
     assert not found.plan.cells
     assert all("no-such-distribution" in entry.reason for entry in found.plan.excluded)
@@ -116,7 +116,7 @@ def test_random_weights_want_no_files(site: Site, monkeypatch: pytest.MonkeyPatc
 
 def test_plan_passes_on_what_was_chosen(site: Site) -> None:
     options = SweepOptions(
-        models=("bert",), variant="full", profile="card", precisions=("fp16",), generator="client"
+        models=("bert",), variant="full", profiles=("card",), precisions=("fp16",), generator="client"
     )
     cells = plan(options, site)[0].plan.cells
     assert {(c.product.variant, c.profile, c.product.precision) for c in cells} == {("full", "card", "fp16")}
@@ -129,7 +129,7 @@ def test_plan_passes_on_what_was_chosen(site: Site) -> None:
     [
         (SweepOptions(models=("bret",)), r"unknown model .* 'bret': did you mean 'bert'\?"),
         (SweepOptions(models=("bert",), variant="ful"), r"'ful': did you mean 'full'\?"),
-        (SweepOptions(models=("bert",), profile="cards"), r"unknown GPU profile .*did you mean 'card'\?"),
+        (SweepOptions(models=("bert",), profiles=("cards",)), r"unknown GPU profile .*did you mean 'card'\?"),
         (SweepOptions(models=("bert",), formats=("onx",)), r"unknown format 'onx': did you mean 'onnx'\?"),
         (SweepOptions(models=("bert",), precisions=("fp61",)), r"unknown precision 'fp61': did you mean"),
         (SweepOptions(models=("bert",), server="embeded"), r"'embeded': did you mean 'embedded'\?"),
@@ -170,7 +170,7 @@ def test_client_that_is_asked_for_is_chosen(site: Site) -> None:
 
 
 def test_everything_that_is_missing_is_told_at_once(site: Site) -> None:
-    options = SweepOptions(models=("bert",), profile="card")
+    options = SweepOptions(models=("bert",), profiles=("card",))
     with pytest.raises(UserError) as caught:
         preflight(options, plan(options, site)[0], site)
     first, *problems = str(caught.value).splitlines()
@@ -185,7 +185,7 @@ def test_release_that_does_not_run_on_the_profiles_card_is_told(site: Site) -> N
     path.write_text(
         path.read_text().replace("device_kind: gpu", "device_kind: cpu\ncompute_capability: '5.2'")
     )
-    options = SweepOptions(models=("bert",), profile="card")
+    options = SweepOptions(models=("bert",), profiles=("card",))
     with pytest.raises(UserError, match=r"Triton 24\.10 on compute capability 5\.2: .* does not tell"):
         preflight(options, plan(options, site)[0], site)
 

@@ -1,0 +1,174 @@
+"""`kill -9` at random moments: a resumed campaign ends with the same rows, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import random
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from flows.campaigns import read
+from tasks.core import leases, results
+from tasks.core.environment import LOCKS
+
+PROFILE = "test-c"
+POOL = f"gpu-{PROFILE}"
+CELLS = {(f"tiny_mlp-tiny-{name}-fp32", PROFILE) for name in ("onnx", "ts-trace")}
+WORDS = ("sweep", "--workers", "--model", "tiny_mlp", "--profile", PROFILE, "--generator", "client")
+LONGEST_S = 25.0
+"""A campaign takes some 40 s: a moment within this time hits it in each of its phases."""
+
+
+def processes(grid: Any) -> list[tuple[psutil.Process, str]]:
+    """The processes of the grid's site, each with its command line."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            ours = process.environ().get("SERVEGRID_HOME") == str(grid.command.site.home)
+            if ours and process.status() != psutil.STATUS_ZOMBIE:
+                found.append((process, " ".join(process.cmdline())))
+        except (psutil.Error, OSError):
+            continue
+    return found
+
+
+def _is_run(line: str) -> bool:
+    return "prefect.engine" in line or "prefect flow-run execute" in line
+
+
+TARGETS: dict[str, Callable[[str], bool]] = {
+    "flow": lambda line: "servegrid sweep" in line,
+    "worker": lambda line: f"prefect worker start --pool {POOL}" in line and "supervise.py" not in line,
+    "run": lambda line: _is_run(line) and "supervise.py" not in line,
+    "child": lambda line: ("-m tasks.child" in line or "client_process" in line) and "supervise" not in line,
+    "tritonserver": lambda line: line.split()[0].endswith("bin/tritonserver"),
+    "server": lambda line: "prefect server start" in line and "supervise.py" not in line,
+}
+"""What is killed -> whether a command line is one of it."""
+
+
+def kill(grid: Any, target: str, leader: subprocess.Popen[str]) -> bool:
+    """Kill it as soon as it is there; False when the campaign ended before."""
+    while True:
+        if target == "flow":
+            if leader.poll() is None:
+                leader.kill()
+                return True
+        else:
+            for process, line in processes(grid):
+                if TARGETS[target](line):
+                    process.kill()
+                    return True
+        if leader.poll() is not None:
+            return False
+        time.sleep(0.05)
+
+
+def settle(grid: Any, leader: subprocess.Popen[str]) -> str:
+    """Wait until the campaign's process has ended, and all that worked for it."""
+    output, _ = leader.communicate(timeout=300)
+    deadline = time.monotonic() + 60
+    stays = ("worker start", "server start", "prefect.server")
+    while left := [line for _, line in processes(grid) if not any(word in line for word in stays)]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.2)
+    return str(output)
+
+
+def assert_no_lock_is_held(grid: Any, folder: Path) -> None:
+    assert leases.holder(folder / "leader.lock") is None
+    for path in (folder / "runs").glob("*.lock"):
+        assert leases.holder(path) is None, path
+    for path in (LOCKS / f"{PROFILE}.lock", *(grid.command.site.home / "store" / "locks").glob("*.lock")):
+        with path.open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def assert_artifacts_are_whole(grid: Any) -> None:
+    store = grid.command.site.store
+    for path in (store.root / "keys").glob("*.json"):
+        json.loads(path.read_text())
+    for entry in store.entries():
+        assert store.intact(entry.artifact), entry
+
+
+def weather(grid: Any, targets: list[str], rng: random.Random) -> int:
+    """A storm of one kill for each target, over one campaign or more; how many were finished."""
+    campaign: Path | None = None
+    finished = 0
+
+    def complete() -> None:
+        nonlocal campaign, finished
+        assert campaign is not None
+        cells, measurements = results.read(campaign)
+        assert set(cells.select("cell", "profile").iter_rows()) == CELLS
+        assert cells.height == len(CELLS)
+        assert set(cells["verdict"]) <= {"passed", "unstable"}, cells["reason"].to_list()
+        assert Counter(measurements["cell"]) == {cell: 2 for cell, _ in CELLS}
+        rows = [json.loads(line) for line in (campaign / "rows.jsonl").read_text().splitlines()]
+        settled = [r["cell"] for r in rows if r["kind"] == "cell" and r["verdict"] in results.SETTLED]
+        assert sorted(settled) == sorted(cell for cell, _ in CELLS), "no finished cell was run again"
+        assert not list((grid.command.site.store.root / "scratch").iterdir())
+        assert (campaign / "report.html").exists()
+        campaign, finished = None, finished + 1
+
+    for target in targets:
+        before = set(results.finished(campaign)) if campaign else set()
+        known = set(grid.command.site.results.glob("2*/campaign.json"))
+        leader = grid.command.start(*(("sweep", "--resume", campaign.name) if campaign else WORDS))
+        begun = read(campaign).attempt if campaign else 0
+        while leader.poll() is None:
+            fresh = set(grid.command.site.results.glob("2*/campaign.json")) - known
+            if fresh or (campaign and read(campaign).attempt > begun):
+                break
+            time.sleep(0.1)
+        campaign = campaign or fresh.pop().parent
+        moment = rng.uniform(0, LONGEST_S)
+        time.sleep(moment)
+        killed = kill(grid, target, leader)
+        if killed and target == "server":
+            grid.lost("server")
+            grid.start_server()
+        if killed and target == "worker":
+            grid.lost(POOL)
+            grid.start_worker(POOL)
+        output = settle(grid, leader)
+        print(f"{target} after {moment:.1f} s: {'killed' if killed else 'ended before'}")
+        assert before <= results.finished(campaign), output
+        assert_no_lock_is_held(grid, campaign)
+        assert_artifacts_are_whole(grid)
+        if leader.returncode == 0:
+            complete()
+    if campaign:
+        code, output = grid.command.run("sweep", "--resume", campaign.name)
+        assert code == 0, output
+        complete()
+    return finished
+
+
+def test_five_kills(grid: Any) -> None:
+    seed = int(os.environ.get("SERVEGRID_STORM", random.randrange(2**32)))
+    print(f"SERVEGRID_STORM={seed}")
+    rng = random.Random(seed)
+    targets = ["flow", "worker", "child", "tritonserver", "server"]
+    rng.shuffle(targets)
+    assert weather(grid, targets, rng) >= 1
+
+
+@pytest.mark.soak
+def test_twenty_kills(grid: Any) -> None:
+    seed = int(os.environ.get("SERVEGRID_STORM", random.randrange(2**32)))
+    print(f"SERVEGRID_STORM={seed}")
+    rng = random.Random(seed)
+    targets = (4 * list(TARGETS))[:20]
+    rng.shuffle(targets)
+    assert weather(grid, targets, rng) >= 1
