@@ -25,6 +25,8 @@ log = logging.getLogger("servegrid")
 
 LOCKS = Path("/tmp/servegrid-locks")  # noqa: S108
 """One place for every process of the host, wherever its TMPDIR points."""
+CPU = "cpu"
+"""The profile of a host's CPU, of which there is one."""
 
 
 ALTERNATIVES = {
@@ -123,13 +125,31 @@ def gpu_names() -> tuple[str, ...]:
 
 
 def card() -> dict[str, str]:
-    """Compute capability and driver of this host's first NVIDIA card, on which what is built for a card
-    depends; empty without one."""
+    """Compute capability and driver of the NVIDIA card that this process uses, on which what is built for a
+    card depends; empty without one."""
     with _nvml() as pynvml:
         if pynvml is None or not pynvml.nvmlDeviceGetCount():
             return {}
-        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(pynvml.nvmlDeviceGetHandleByIndex(0))
+        handle = _used_card(pynvml)
+        major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
         return {"compute_capability": f"{major}.{minor}", "driver": str(pynvml.nvmlSystemGetDriverVersion())}
+
+
+def card_uuid() -> str | None:
+    """The UUID of the NVIDIA card that this process uses; None without one."""
+    with _nvml() as pynvml:
+        if pynvml is None or not pynvml.nvmlDeviceGetCount():
+            return None
+        return str(pynvml.nvmlDeviceGetUUID(_used_card(pynvml)))
+
+
+def _used_card(pynvml: Any) -> Any:
+    """NVML's handle of the card that this process uses: the first that CUDA_VISIBLE_DEVICES names, or else
+    the host's first. (NVML itself does not heed the variable.)"""
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0].strip()
+    if first.startswith(("GPU-", "MIG-")):
+        return pynvml.nvmlDeviceGetHandleByUUID(first)
+    return pynvml.nvmlDeviceGetHandleByIndex(int(first) if first.isdigit() else 0)
 
 
 def instruction_sets() -> list[str]:
@@ -168,20 +188,38 @@ def describes(profile: GpuProfile, name: str) -> bool:
 def device_lock(device: str, *, exclusive: bool) -> Iterator[None]:
     """Hold this host's device: shared with other builds, or alone for a measurement.
 
-    The kernel lets go of the lock when its holder dies, however it dies.
+    Each card of a host has a lock of its own. The kernel lets go of it when its holder dies, however it dies.
+    Who waits is next: builds that come later do not overtake a measurement that waits for earlier ones. So a
+    block that holds the device must not ask for it again.
     """
-    descriptor = _open_lock(LOCKS / f"{device}.lock")
+    path = LOCKS / f"{_lock_name(device)}.lock"
+    descriptor = _open_lock(path)
     try:
-        kind = fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH
         with work("wait"):
+            turn = _open_lock(path.with_suffix(".turn"))
             try:
-                fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-            except BlockingIOError:
-                log.info("waiting for %s: another campaign builds or measures there", device)
-                fcntl.flock(descriptor, kind)
+                _lock(turn, fcntl.LOCK_EX, device)
+                _lock(descriptor, fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH, device)
+            finally:
+                os.close(turn)
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, kind: int, device: str) -> None:
+    """Wait for the lock, and say so where it is not free."""
+    try:
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        log.info("waiting for %s: another campaign builds or measures there", device)
+        fcntl.flock(descriptor, kind)
+
+
+def _lock_name(device: str) -> str:
+    """The profile's name, and for a card which one it is."""
+    uuid = card_uuid()
+    return device if device == CPU or not uuid else f"{device}.{uuid}"
 
 
 def _open_lock(path: Path) -> int:

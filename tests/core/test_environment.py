@@ -11,9 +11,11 @@ import threading
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from tasks.core import environment
 from tasks.core.environment import (
     card,
     describes,
@@ -105,6 +107,22 @@ def test_builds_share_the_device(folder: Path, processes: list[subprocess.Popen[
     assert all(map(held, processes))
 
 
+def test_builds_that_come_later_do_not_overtake_a_measurement_that_waits(
+    folder: Path, processes: list[subprocess.Popen[str]]
+) -> None:
+    processes.append(start(folder, "card", "shared"))
+    assert held(processes[0])
+    processes.append(start(folder, "card", "exclusive"))
+    assert waits(processes[1])
+    processes.append(start(folder, "card", "shared"))
+    assert waits(processes[2])
+    processes[0].communicate()
+    assert held(processes[1])
+    assert waits(processes[2])
+    processes[1].communicate()
+    assert held(processes[2])
+
+
 def test_each_device_has_its_own_lock(folder: Path, processes: list[subprocess.Popen[str]]) -> None:
     for device in ("card", "other"):
         processes.append(start(folder, device, "exclusive"))
@@ -179,6 +197,28 @@ def test_host_is_this_one() -> None:
 
 def test_card_is_told_by_capability_and_driver_where_there_is_one() -> None:
     assert set(card()) == ({"compute_capability", "driver"} if gpu_names() else set())
+
+
+@pytest.mark.parametrize(
+    ("visible", "used"),
+    [(None, 0), ("", 0), ("2", 2), ("3,1", 3), ("GPU-1", "GPU-1"), ("GPU-2,GPU-1", "GPU-2")],
+)
+def test_used_card_is_the_first_visible_one_of_a_fake_driver(
+    monkeypatch: pytest.MonkeyPatch, visible: str | None, used: int | str
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    fake = SimpleNamespace(nvmlDeviceGetHandleByIndex=int, nvmlDeviceGetHandleByUUID=str)
+    assert environment._used_card(fake) == used
+
+
+def test_each_card_of_a_host_has_its_own_lock_with_a_fake_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = []
+    for uuid in ("GPU-1", "GPU-2"):
+        monkeypatch.setattr(environment, "card_uuid", lambda uuid=uuid: uuid)
+        names += [environment._lock_name("h100"), environment._lock_name("cpu")]
+    assert names == ["h100.GPU-1", "cpu", "h100.GPU-2", "cpu"]
 
 
 CARDS = {

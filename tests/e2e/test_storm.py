@@ -155,20 +155,22 @@ def weather(grid: Any, targets: list[str], rng: random.Random) -> int:
     return finished
 
 
-def test_five_kills(grid: Any) -> None:
-    seed = int(os.environ.get("SERVEGRID_STORM", random.randrange(2**32)))
+@pytest.fixture
+def rng() -> random.Random:
+    """Moments and their order; what was printed and is given as SERVEGRID_STORM repeats them."""
+    seed = int(os.environ.get("SERVEGRID_STORM", time.time_ns() % 2**32))
     print(f"SERVEGRID_STORM={seed}")
-    rng = random.Random(seed)
+    return random.Random(seed)  # noqa: S311  # no secret
+
+
+def test_five_kills(grid: Any, rng: random.Random) -> None:
     targets = ["flow", "worker", "child", "tritonserver", "server"]
     rng.shuffle(targets)
     assert weather(grid, targets, rng) >= 1
 
 
 @pytest.mark.soak
-def test_twenty_kills(grid: Any) -> None:
-    seed = int(os.environ.get("SERVEGRID_STORM", random.randrange(2**32)))
-    print(f"SERVEGRID_STORM={seed}")
-    rng = random.Random(seed)
+def test_twenty_kills(grid: Any, rng: random.Random) -> None:
     targets = (4 * list(TARGETS))[:20]
     rng.shuffle(targets)
     assert weather(grid, targets, rng) >= 1
