@@ -65,14 +65,3 @@ def test_page_of_formats_is_made_of_the_expected_cells() -> None:
 def test_every_setting_is_in_the_readme() -> None:
     for name in re.findall(r"SERVEGRID_\w+", (ROOT / "tasks" / "core" / "site.py").read_text()):
         assert name in README, name
-
-
-def test_the_deployment_file_names_flows_that_exist() -> None:
-    import importlib
-
-    import yaml
-
-    document = yaml.safe_load((ROOT / "deployments" / "prefect.yaml").read_text())
-    for deployment in document["deployments"]:
-        module, _, name = deployment["entrypoint"].rpartition(".")
-        assert getattr(importlib.import_module(module), name).name == "sweep"

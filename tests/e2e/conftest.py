@@ -113,6 +113,7 @@ class Grid:
         self._env = {
             "PREFECT_API_DATABASE_CONNECTION_URL": database,
             "PREFECT_WORKER_QUERY_SECONDS": "1",
+            "SERVEGRID_HOME": command.env["SERVEGRID_HOME"],  # by which its processes are found
             "PREFECT_LOGGING_EXTRA_LOGGERS": "servegrid",
         }
         self._running: dict[str, ExitStack] = {}
@@ -218,8 +219,15 @@ def make_grid(
 
 @pytest.fixture(scope="session")
 def grid(make_grid: Callable[[Path], Grid], tmp_path_factory: pytest.TempPathFactory) -> Grid:
-    """Workers of every test profile, with the pools and deployments of the project, and one small model."""
-    found = make_grid(_plugins(tmp_path_factory.mktemp("models")))
+    """Workers of every test profile, with the pools and deployments of the project, one small model and the
+    project's own."""
+    models = _plugins(tmp_path_factory.mktemp("models"))
+    spec = models / "tiny_mlp" / "model.yaml"
+    onnx = "onnx: {export: onnx, precisions: [fp32]"
+    spec.write_text(spec.read_text().replace(onnx, f"{onnx}, accelerators: [none, trt]"))
+    for path in (ROOT / "models").glob("[!_]*/model.yaml"):
+        (models / path.parent.name).symlink_to(path.parent)
+    found = make_grid(models)
     code, output = found.command.run("pools", "create")
     assert code == 0, output
     # The project's deployments, with the test profiles in the place of the cards.

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 import psutil
+import pytest
 
 from tasks.core import results
+from tasks.core.site import ROOT
 
 BUILD = ("prepare", "export", "convert", "profile_data", "reference", "baseline")
-ONE = {"models": ["tiny_mlp"], "formats": ["onnx"], "generator": "client", "workers": True}
+ONE = {
+    **{"models": ["tiny_mlp"], "formats": ["onnx"], "accelerators": ["none"]},
+    **{"generator": "client", "workers": True},
+}
 PROFILES = ["test-a", "test-b", "test-c"]
 CELL = "tiny_mlp-tiny-onnx-fp32"
 MEASURED = ("passed", "unstable")
@@ -90,12 +97,8 @@ def test_three_workers_share_a_campaign(grid: Any) -> None:
         assert str(row["worker_pid"]) in runs[row["flow_run"]]["infrastructure_pid"]
 
     # They built at the same time, and nothing twice.
-    spans = []
-    for profile in PROFILES:
-        builds = [t for t in grid.api.task_runs(profile) if t["name"].split()[0] in BUILD]
-        assert len(builds) == len(BUILD)
-        spans.append((min(t["start_time"] for t in builds), max(t["end_time"] for t in builds)))
-    assert max(start for start, _ in spans) < min(end for _, end in spans)
+    found = [spans(grid, profile, {"tiny_mlp"}) for profile in PROFILES]
+    assert max(start for start, _ in found) < min(end for _, end in found)
     for step in ("prepare", "export", "convert_onnx", "profile_data", "reference", "baseline"):
         logs = grid.campaign("three").glob(f"*/logs/*.{step}.log")
         ran = sum(line.startswith("$ ") for log in logs for line in log.read_text().splitlines())
@@ -103,44 +106,82 @@ def test_three_workers_share_a_campaign(grid: Any) -> None:
     wait_for(lambda: (grid.campaign("three") / "report.html").exists(), 30)
 
 
-def test_two_campaigns_on_one_card_never_measure_at_the_same_time(grid: Any) -> None:
-    words = ("sweep", "--model", "tiny_mlp", "--format", "onnx", "--generator", "client")
-    both = [grid.command.start(*words, "--profile", "test-a") for _ in range(2)]
-    for process in both:
-        output, _ = process.communicate(timeout=300)
-        assert process.returncode == 0, output
-    latest = sorted(grid.command.site.results.iterdir(), key=lambda path: path.stat().st_ctime)[-2:]
-    spans = [
-        (folder.name, row["started_at"], row["ended_at"])
-        for folder in latest
-        for row in results.read(folder)[1].iter_rows(named=True)
-    ]
-    assert len(spans) == 4
-    for (one, start, end), (other, others_start, others_end) in combinations(spans, 2):
-        assert end <= others_start or others_end <= start, (one, other)
+def spans(grid: Any, profile: str, models: set[str]) -> tuple[str, str]:
+    """When the first build stage of the profile's runs began, and the last ended."""
+    builds = [t for t in grid.api.task_runs(profile) if t["name"].split()[0] in BUILD]
+    mine = [t for t in builds if t["name"].split()[-1].split("-")[0] in models]
+    assert mine
+    return min(t["start_time"] for t in mine), max(t["end_time"] for t in mine)
 
 
-def test_cancelling_a_campaign_cancels_its_runs_and_it_can_be_resumed(grid: Any) -> None:
+@pytest.mark.soak
+def test_three_workers_share_five_models(grid: Any, store: Path) -> None:
+    for kind in ("keys", "objects"):  # what other tests have built is not built again
+        shutil.copytree(store / kind, grid.command.site.store.root / kind, dirs_exist_ok=True)
+    models = {path.parent.name for path in (ROOT / "models").glob("[!_]*/model.yaml")}
+    assert len(models) == 5
+    small = ("--max-batch-size", "1", "--max-concurrency", "1", "--request-count", "10")
+    one = ("--format", "onnx", "--precision", "fp32", "--accelerator", "none", "--generator", "client")
+    words = ("sweep", "--workers", *small, *one, *(w for m in models for w in ("--model", m)))
+    code, output = grid.command.run(*words, *(w for p in PROFILES for w in ("--profile", p)), timeout=900)
+    assert code == 0, output
+    campaign = max(path for path in grid.command.site.results.glob("2*"))
+    cells, measurements = results.read(campaign)
+    assert sorted(cells.select("model", "profile").rows()) == sorted((m, p) for m in models for p in PROFILES)
+    assert set(cells["verdict"]) <= set(MEASURED), cells["reason"].to_list()
+    assert measurements.height == 2 * 15
+    lines = (campaign / "rows.jsonl").read_text().splitlines()
+    assert len(lines) == 45, "every row once"
+    assert cells["flow_run"].n_unique() == cells["worker_pid"].n_unique() == 15
+    assert all(len(run) == 1 for run in cells.group_by("flow_run").agg(pl.col("profile").unique())["profile"])
+    found = [spans(grid, profile, models) for profile in PROFILES]
+    assert max(start for start, _ in found) < min(end for _, end in found)
+
+
+@pytest.fixture(scope="module")
+def cancelled(grid: Any) -> str:
+    """A campaign on two profiles whose flow run was cancelled while both of its runs worked."""
     start_campaign(grid, "cancelled", PROFILES[:2])
-    wait_for(lambda: in_state(grid, "cancelled", "RUNNING"), 90)
+    wait_for(lambda: in_state(grid, "cancelled", "RUNNING"), 120)
     (parent,) = grid.flow_runs(parent_task_run_id={"is_null_": True}, state={"type": {"any_": ["RUNNING"]}})
-    body = {"state": {"type": "CANCELLING"}}
-    grid.api.post(f"flow_runs/{parent['id']}/set_state", body)
-    wait_for(lambda: in_state(grid, "cancelled", "CANCELLED", "CRASHED", "COMPLETED"), 60)
-    assert not in_state(grid, "cancelled", "COMPLETED")
-    wait_for(lambda: not engines(grid), 60)
-    wait_for(lambda: grid.flow_runs(id={"any_": [parent["id"]]})[0]["state_type"] == "CANCELLED", 30)
+    grid.api.post(f"flow_runs/{parent['id']}/set_state", {"state": {"type": "CANCELLING"}})
+    return str(parent["id"])
 
+
+def test_cancelling_a_campaign_cancels_its_runs(grid: Any, cancelled: str) -> None:
+    wait_for(lambda: in_state(grid, "cancelled", "CANCELLED", "CRASHED"), 90)
+    wait_for(lambda: not engines(grid), 60)
+    wait_for(lambda: grid.flow_runs(id={"any_": [cancelled]})[0]["state_type"] == "CANCELLED", 30)
     code, output = grid.command.run("report", "cancelled")
     assert code == 2, output
     assert "--partial" in output
     code, output = grid.command.run("sweep", "--resume", "cancelled", "--format", "onnx")
     assert code == 2
     assert "give no others" in output
+
+
+def test_resumed_beside_a_campaign_on_the_same_card_it_ends_and_their_measurements_do_not_meet(
+    grid: Any, cancelled: str
+) -> None:
+    words = ("--model", "tiny_mlp", "--format", "onnx", "--accelerator", "none", "--generator", "client")
+    rival = grid.command.start("sweep", *words, "--profile", "test-a")
     code, output = grid.command.run("sweep", "--resume", "cancelled")
     assert code == 0, output
+    output, _ = rival.communicate(timeout=300)
+    assert rival.returncode == 0, output
+
     cells, measurements = tables(grid, "cancelled")
     assert sorted(cells["profile"]) == PROFILES[:2]
     assert set(cells["verdict"]) <= set(MEASURED)
     assert measurements.height == 4
     assert json.loads((grid.campaign("cancelled") / "campaign.json").read_text())["attempt"] == 2
+
+    _, others = results.read(max(grid.command.site.results.glob("2*")))
+    times = pl.concat([measurements, others]).filter(pl.col("profile") == "test-a")
+    assert times.height == 4
+    for (start, end), (others_start, others_end) in combinations(
+        times.select("started_at", "ended_at").iter_rows(), 2
+    ):
+        assert end <= others_start or others_end <= start
+    assert cells["started_at"].min() < others["ended_at"].max(), "they ran at the same time"
+    assert others["started_at"].min() < cells["ended_at"].max()

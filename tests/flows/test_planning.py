@@ -51,6 +51,15 @@ def test_plan_has_the_cells_of_every_model_in_order(site: Site) -> None:
     assert {entry.profile.name for entry in found} == {"cpu"}
 
 
+def test_plan_has_every_model_on_every_profile_once(site: Site) -> None:
+    options = SweepOptions(models=("another", "bert"), formats=("trt",), profiles=("cpu", "card", "cpu"))
+    found = plan(options, site)
+    pairs = [("another", "cpu"), ("bert", "cpu"), ("another", "card"), ("bert", "card")]
+    assert [(entry.plugin.folder.name, entry.profile.name) for entry in found] == pairs
+    assert {profile for entry in found for _, profile in entry.keys} == {"cpu", "card"}
+    assert all(entry.keys for entry in found), "those that do not run count, too: they end as rows"
+
+
 def test_missing_library_ends_the_cells_of_the_models_that_want_it(site: Site) -> None:
     wanted = {"formats": ("ts-trace", "onnx"), "precisions": ("fp32", "fp16"), "accelerators": ("none",)}
     other, bert = plan(SweepOptions.model_validate({"models": ("other", "bert"), **wanted}), site)
@@ -68,7 +77,7 @@ def test_engine_is_planned_for_a_card_and_not_for_the_cpu(site: Site) -> None:
     assert {entry.reason for entry in on_cpu.plan.excluded} == {
         "gpu_profiles/cpu.yaml: a TensorRT engine runs on an NVIDIA GPU only"
     }
-    (on_card,) = plan(options.model_copy(update={"profile": "card"}), site)
+    (on_card,) = plan(options.model_copy(update={"profiles": ("card",)}), site)
     assert [cell.product.precision for cell in on_card.plan.cells] == ["fp32", "fp16"]
 
 

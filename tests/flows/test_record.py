@@ -172,8 +172,9 @@ def test_interrupt_passes_through_and_leaves_no_row(
 def test_cell_after_an_error_is_recorded_too(recorder: Recorder, cell: Cell, tmp_path: Path) -> None:
     with recorder.cell(cell):
         raise ValueError("first")
-    with recorder.cell(cell) as record:
-        fill(record, cell, (STABLE,), (STABLE,))
+    other = cell.model_copy(update={"profile": "other"})
+    with recorder.cell(other) as record:
+        fill(record, other, (STABLE,), (STABLE,))
     assert read(tmp_path)[0]["verdict"].to_list() == ["error", "passed"]
 
 

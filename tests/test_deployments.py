@@ -1,0 +1,44 @@
+"""deployments/prefect.yaml: every entry point, parameter and pool is one that there is."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+import yaml
+
+from flows.options import SweepOptions
+from flows.planning import plan
+from flows.pools import CAMPAIGNS, QUEUES
+from tasks.core.plugins import load_profile
+from tasks.core.site import ROOT, default_site
+
+DEPLOYMENTS: list[dict[str, Any]] = yaml.safe_load((ROOT / "deployments" / "prefect.yaml").read_text())[
+    "deployments"
+]
+PROFILES = {path.stem for path in (ROOT / "gpu_profiles").glob("*.yaml")}
+
+
+def test_each_profile_has_a_deployment_on_its_pool() -> None:
+    runs = [entry for entry in DEPLOYMENTS if entry["entrypoint"] == "flows.qualify.qualify"]
+    found = {entry["name"]: entry["work_pool"]["name"] for entry in runs}
+    assert found == {name: load_profile(ROOT / "gpu_profiles", name).pool for name in PROFILES}
+    for entry in runs:
+        assert entry["parameters"] == {"options": {"profiles": [entry["name"]]}}
+
+
+def test_each_kind_of_campaign_has_a_deployment() -> None:
+    sweeps = {entry["name"]: entry for entry in DEPLOYMENTS if entry["entrypoint"] == "flows.sweep.sweep"}
+    assert set(sweeps) == {"local", "nightly", "release"}
+    assert {sweeps[name]["work_pool"]["name"] for name in ("nightly", "release")} == {CAMPAIGNS}
+    assert sweeps["nightly"]["schedules"][0]["cron"]
+
+
+@pytest.mark.parametrize("entry", DEPLOYMENTS, ids=lambda entry: entry["name"])
+def test_deployment_names_a_flow_and_options_that_can_be_planned(entry: dict[str, Any]) -> None:
+    module, name = entry["entrypoint"].rsplit(".", 1)
+    assert getattr(importlib.import_module(module), name).name == name
+    options = SweepOptions.model_validate(entry["parameters"]["options"])
+    assert options.queue in QUEUES
+    assert plan(options, default_site())
