@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import cast
 from uuid import UUID
 
+import httpx
 from prefect import runtime
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.deployments import run_deployment
-from prefect.exceptions import ObjectNotFound
+from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.states import Cancelling, Crashed
 
 from flows.campaigns import run_lease
@@ -29,7 +30,7 @@ POLL_S = 1.0
 UNTAKEN_S = 60.0
 """After this time without a worker that takes a run, how to start one is told."""
 GONE_S = 15.0
-"""A run in state Running whose process held no lease for this long is dead: nobody is left to say so."""
+"""A run in state Running whose lease nobody held for this long is dead, and nobody is left to say so."""
 
 
 class CancelledError(Exception):
@@ -44,11 +45,9 @@ def run_all(
     `on_rows` is called whenever rows have come. However this ends, no run is left that still works.
 
     Raises:
-        UserError: a profile has no deployment.
         CancelledError: the campaign was cancelled.
     """
     with get_client(sync_client=True) as client:
-        _check_deployments(client, parts)
         started: dict[UUID, SweepOptions] = {}
         try:
             for part in parts:
@@ -59,15 +58,19 @@ def run_all(
             raise
 
 
-def _check_deployments(client: SyncPrefectClient, parts: Sequence[SweepOptions]) -> None:
-    for profile in dict.fromkeys(part.place for part in parts):
-        try:
-            client.read_deployment_by_name(f"qualify/{profile}")
-        except ObjectNotFound as error:
-            raise UserError(
-                f"there is no deployment 'qualify/{profile}'; run `servegrid pools create` and "
-                "`prefect --no-prompt deploy --all --prefect-file deployments/prefect.yaml`"
-            ) from error
+def check_deployments(parts: Sequence[SweepOptions]) -> None:
+    """Raises UserError when a profile has no deployment, or a pool not the queue."""
+    with get_client(sync_client=True) as client:
+        for profile, queue in dict.fromkeys((part.place, part.queue) for part in parts):
+            try:
+                deployment = client.read_deployment_by_name(f"qualify/{profile}")
+                client.read_work_queue_by_name(queue, work_pool_name=deployment.work_pool_name)
+            except ObjectNotFound as error:
+                raise UserError(
+                    f"there is no deployment 'qualify/{profile}' with a queue {queue!r}; "
+                    "run `servegrid pools create` and "
+                    "`prefect --no-prompt deploy --all --prefect-file deployments/prefect.yaml`"
+                ) from error
 
 
 def _start(part: SweepOptions, folder: Path, attempt: int) -> FlowRun:
@@ -106,7 +109,7 @@ def _follow(
                     log.info("%s: %s", part.label, state.name if state.is_completed() else _line(state))
                 ended[part.label] = state
             elif state.is_running():
-                if leases.holder(run_lease(folder, part)) == str(run):
+                if leases.holder(run_lease(folder, part)) is not None:
                     alive[run] = time.monotonic()
                 elif time.monotonic() - alive[run] > GONE_S:
                     client.set_flow_run_state(run, Crashed(message="its process is gone"), force=True)
@@ -129,10 +132,11 @@ def _states(client: SyncPrefectClient, runs: list[UUID]) -> dict[UUID, State]:
 
 
 def _cancel(client: SyncPrefectClient, started: dict[UUID, SweepOptions]) -> None:
-    """Ask for the end of every run that has not ended: workers stop those that they have begun."""
-    for run, state in _states(client, list(started)).items():
-        if not state.is_final():
-            with suppress(Exception):  # the others are asked all the same; and each sees its leader go
+    """Ask for the end of every run that has not ended: workers stop those that they have begun. Where Prefect
+    does not answer, each of them still sees its leader go."""
+    with suppress(httpx.HTTPError, PrefectException):
+        for run, state in _states(client, list(started)).items():
+            if not state.is_final():
                 client.set_flow_run_state(run, Cancelling(message="the campaign ended"))
 
 

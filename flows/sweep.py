@@ -10,7 +10,7 @@ from prefect import flow
 from prefect.states import Cancelled, Completed, Failed
 
 from flows.campaigns import leading, new_campaign, read, unfinished
-from flows.fan_out import CancelledError, run_all
+from flows.fan_out import CancelledError, check_deployments, run_all
 from flows.options import SweepOptions
 from flows.planning import plan, preflight
 from flows.qualify import qualify
@@ -18,7 +18,7 @@ from tasks.core import results
 from tasks.core.site import default_site
 from tasks.report import report, write
 
-REPORT_S = 10.0
+REPORT_S = 60.0
 """While a campaign runs on workers, its report is written anew at most this often."""
 
 
@@ -34,10 +34,12 @@ def sweep(
     folder = results.campaign_folder(site.results, campaign or new_campaign())
     options = read(folder).options if resume else options.anywhere()
     plans = plan(options, site)
-    if not options.workers:
+    parts = [options.only(entry.plugin.spec.name, entry.profile.name) for entry in plans]
+    if options.workers:
+        check_deployments(parts)
+    else:
         for entry in plans:
             preflight(options, entry, site)
-    parts = [options.only(entry.plugin.spec.name, entry.profile.name) for entry in plans]
     with leading(folder, options, plans, resume=resume) as attempt:
         try:
             if options.workers:

@@ -22,7 +22,18 @@ from tasks.core.environment import LOCKS
 
 PROFILE = "test-c"
 POOL = f"gpu-{PROFILE}"
-WORDS = ("sweep", "--workers", "--model", "tiny_mlp", "--profile", PROFILE, "--generator", "client")
+WORDS = (
+    "sweep",
+    "--workers",
+    "--model",
+    "tiny_mlp",
+    "--profile",
+    PROFILE,
+    "--generator",
+    "client",
+    "--max-concurrency",
+    "1",
+)
 ONNX = {"tiny_mlp-tiny-onnx-fp32": ("passed", "unstable"), "tiny_mlp-tiny-onnx-fp32-trt": ("unsupported",)}
 """Cell -> how it may end. The second has its row before anything is killed, and must keep it."""
 BOTH = ONNX | {"tiny_mlp-tiny-ts-trace-fp32": ("passed", "unstable")}
