@@ -135,6 +135,7 @@ def card() -> dict[str, str]:
         return {"compute_capability": f"{major}.{minor}", "driver": str(pynvml.nvmlSystemGetDriverVersion())}
 
 
+@functools.cache
 def card_uuid() -> str | None:
     """The UUID of the NVIDIA card that this process uses; None without one."""
     with _nvml() as pynvml:

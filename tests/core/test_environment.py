@@ -34,7 +34,8 @@ from tasks.core.site import ROOT
 
 HOLDER = """
 import os, sys, tempfile
-from tasks.core.environment import device_lock
+from tasks.core.environment import card_uuid, device_lock
+card_uuid()  # another user may not be able to read the interpreter's modules
 tempfile.tempdir = sys.argv[1]
 os.setuid(int(sys.argv[4]))
 print("asking", flush=True)
