@@ -99,16 +99,28 @@ def test_swapped_inputs_are_caught_by_tensors(model: str, tiny_cell: Any, served
     assert "tensor" in layers(served(tiny_cell(model), swap))
 
 
-def test_an_ignored_mask_is_caught_by_tensors(tiny_cell: Any, served: Any) -> None:
-    def ignore(graph: onnx.ModelProto) -> None:
-        """Use 1 wherever the attention mask was: padding is read as text."""
-        node = helper.make_node("Max", ["input__2", "one"], ["every_token"])
-        for user in graph.graph.node:
-            user.input[:] = ["every_token" if name == "input__2" else name for name in user.input]
-        graph.graph.node.insert(0, node)
-        graph.graph.initializer.append(numpy_helper.from_array(np.array(1, np.int32), "one"))
+def read_padding_as_text(graph: onnx.ModelProto) -> None:
+    """BERT: use 1 wherever the attention mask was."""
+    node = helper.make_node("Max", ["input__2", "one"], ["every_token"])
+    for user in graph.graph.node:
+        user.input[:] = ["every_token" if name == "input__2" else name for name in user.input]
+    graph.graph.node.insert(0, node)
+    graph.graph.initializer.append(numpy_helper.from_array(np.array(1, np.int32), "one"))
 
-    assert "tensor" in layers(served(tiny_cell("bert_large_qa"), ignore))
+
+def read_padding_as_sound(graph: onnx.ModelProto) -> None:
+    """FastPitch, whose mask is where a token is 0: no token is less than that."""
+    (padding,) = (n for n in graph.graph.node if n.op_type == "Equal" and "INPUT__0" in n.input)
+    padding.op_type = "Less"
+
+
+@pytest.mark.parametrize(
+    ("model", "ignore"), [("bert_large_qa", read_padding_as_text), ("fastpitch", read_padding_as_sound)]
+)
+def test_an_ignored_mask_is_caught_by_tensors(
+    model: str, ignore: Callable[[onnx.ModelProto], None], tiny_cell: Any, served: Any
+) -> None:
+    assert "tensor" in layers(served(tiny_cell(model), ignore))
 
 
 @pytest.mark.parametrize("model", MODELS)
