@@ -8,14 +8,15 @@ from flows.choosing import choose_plugins, choose_variant
 from flows.options import SweepOptions
 from tasks import convert, export
 from tasks.core.environment import gpu_names, how_to_install, matches, missing
-from tasks.core.errors import UserError, unknown
+from tasks.core.errors import UnsupportedError, UserError, unknown
 from tasks.core.matrix import Plan, expand
+from tasks.core.other_environment import check
 from tasks.core.plugins import Plugin, load_profile
 from tasks.core.profile import GpuProfile
 from tasks.core.releases import load_releases, why_not_on
 from tasks.core.site import Site
-from tasks.core.values import Excluded, Generator, Value
-from tasks.formats import TOOLS
+from tasks.core.values import Excluded, Generator, Product, Value
+from tasks.formats import FORMATS
 from tasks.loadgen import GENERATORS
 from tasks.prepare import check_sources
 from tasks.servers import SERVERS
@@ -60,6 +61,7 @@ def plan(options: SweepOptions, site: Site) -> tuple[ModelPlan, ...]:
     generator = choose_generator(options, site)
     profiles = [load_profile(site.profiles, name) for name in dict.fromkeys(options.profiles)]
     plugins = choose_plugins(options, site)
+    releases = load_releases()
     found = []
     for profile, plugin in ((profile, plugin) for profile in profiles for plugin in plugins):
         cells = expand(
@@ -68,30 +70,42 @@ def plan(options: SweepOptions, site: Site) -> tuple[ModelPlan, ...]:
             profile,
             generator=generator,
             triton_release=SERVERS[options.server].TRITON_RELEASE,
+            releases=releases,
             selection=options,
             random_weights=options.random_weights,
             backends=SERVERS[options.server].BACKENDS,
         )
-        found.append(ModelPlan(plugin=plugin, profile=profile, plan=_without_absent(plugin, cells)))
+        found.append(ModelPlan(plugin=plugin, profile=profile, plan=_without_absent(plugin, profile, cells)))
     return tuple(found)
 
 
-def _without_absent(plugin: Plugin, plan: Plan) -> Plan:
+def _without_absent(plugin: Plugin, profile: GpuProfile, plan: Plan) -> Plan:
     """The plan without the cells whose libraries are not installed here: those of the other models run."""
     cells, excluded = [], list(plan.excluded)
     for cell in plan.cells:
-        product = cell.product
-        wanted = export.libraries(plugin.spec, product.export_format) | convert.libraries(product)
-        absent, tools = missing(wanted), [t for t in TOOLS.get(product.format, ()) if not shutil.which(t)]
-        if absent:
-            reason = f"not installed: {', '.join(absent)}; in the checkout run `{how_to_install(absent)}`"
-            excluded.append(Excluded(cell=cell, reason=reason))
-        elif tools:
-            reason = f"not installed: {', '.join(tools)}; install it with the system's package manager"
+        reason = _absent(plugin, profile, cell.product)
+        if reason:
             excluded.append(Excluded(cell=cell, reason=reason))
         else:
             cells.append(cell)
     return Plan(cells=tuple(cells), excluded=tuple(excluded))
+
+
+def _absent(plugin: Plugin, profile: GpuProfile, product: Product) -> str | None:
+    """What is not installed that building the product needs, here or in its own environment."""
+    module = FORMATS[product.format]
+    absent = missing(export.libraries(plugin.spec, product.export_format) | convert.libraries(product))
+    if absent:
+        return f"not installed: {', '.join(absent)}; in the checkout run `{how_to_install(absent)}`"
+    tools = [tool for tool in module.TOOLS if not shutil.which(tool)]
+    if tools:
+        return f"not installed: {', '.join(tools)}; install it with the system's package manager"
+    if module.ENVIRONMENT:
+        try:
+            check(profile.environments[product.format], module.ENVIRONMENT.libraries)
+        except UnsupportedError as error:
+            return f"gpu_profiles/{profile.name}.yaml, environments.{product.format}: {error}"
+    return None
 
 
 def preflight(options: SweepOptions, model: ModelPlan, site: Site) -> None:

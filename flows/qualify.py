@@ -19,7 +19,7 @@ from tasks.caching import Make, ensure
 from tasks.configure import configure
 from tasks.core.build import Workplace
 from tasks.core.environment import host, versions
-from tasks.core.plugins import Plugin
+from tasks.core.plugins import Plugin, load_profile
 from tasks.core.results import FAILING, Writer, campaign_folder, finished
 from tasks.core.site import Site, default_site
 from tasks.core.values import ArtifactRef, Cell, Product, Value
@@ -91,6 +91,7 @@ def workplace(plugin: Plugin, cell: Cell, site: Site, campaign: str) -> Workplac
         profile=cell.profile,
         cell=cell.name,
         timeout_s=plugin.spec.variants[cell.product.variant].step_timeout_s,
+        environments=convert.environments(load_profile(site.profiles, cell.profile)),
     )
 
 
@@ -148,7 +149,7 @@ def convert_product(
     if convert.calibrated(product):
         wanted = profile_data.calibration(plugin, product, prepared)
         calibration = make(profile_data.profile_data, wanted, at)
-    return make(convert.convert, convert.request(plugin, product, source, calibration), at)
+    return make(convert.convert, convert.request(plugin, product, source, calibration, at.environments), at)
 
 
 def measure_cell(

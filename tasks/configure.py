@@ -55,12 +55,13 @@ def model_config(
     module = FORMATS[format_]
     config = pb.ModelConfig(name=name, max_batch_size=serving.max_batch_size)
     if serving.backend == "native":
-        reason = module.why_not_native(interface)
+        reason = module.why_not_native(interface, serving.max_batch_size)
         if reason:
             raise UnsupportedError(reason)
         config.backend = module.NATIVE_BACKEND
         config.default_model_filename = module.FILE
     else:
+        assert module.SESSION is not None, format_
         config.backend = "python"
         config.parameters["session"].string_value = module.SESSION
     config.input.extend(_tensor(pb.ModelInput, t, serving) for t in interface.inputs)
@@ -136,11 +137,14 @@ def _json(config: Any) -> str:
 
 
 def _tensor(kind: Any, tensor: Tensor, serving: Serving) -> Any:
-    """The batch axis is implied where the server batches, and spelled out where it does not."""
+    """The batch axis is implied where the server batches, and spelled out where it does not.
+
+    Requests always have an axis beside the batch. A tensor without one is given one of 1, which the server
+    takes off before the model sees it and puts on afterwards (Triton, model configuration, "Reshape").
+    """
     shape = [int(axis) for axis in tensor.shape]
+    entry = kind(name=tensor.name, data_type=f"TYPE_{TRITON_DTYPES[tensor.dtype]}")
+    entry.dims.extend((shape[1:] or [1]) if serving.max_batch_size else shape)
     if serving.max_batch_size and len(shape) == 1:
-        raise UnsupportedError(
-            f"tensor {tensor.name!r}: Triton wants an axis beside the batch; give it one of 1"
-        )
-    dims = shape[1:] if serving.max_batch_size else shape
-    return kind(name=tensor.name, data_type=f"TYPE_{TRITON_DTYPES[tensor.dtype]}", dims=dims)
+        entry.reshape.SetInParent()
+    return entry

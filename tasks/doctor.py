@@ -29,7 +29,7 @@ from tasks.core.plugins import load_profile
 from tasks.core.profile import GpuProfile
 from tasks.core.site import Site
 from tasks.core.values import Value
-from tasks.export import LIBRARIES
+from tasks.export import EXPORTERS, LIBRARIES
 from tasks.formats import FORMATS
 from tasks.loadgen import GENERATORS, install
 from tasks.servers import embedded
@@ -71,6 +71,7 @@ def check(site: Site) -> list[Check]:
         _libpython(),
         _perf_analyzer(site),
         _frameworks(),
+        _compilers(),
         _card(site),
         _driver(),
         _disk(site),
@@ -90,11 +91,20 @@ def _perf_analyzer(site: Site) -> Check:
 
 def _frameworks() -> Check:
     wanted = {lib for module in FORMATS.values() for lib in module.LIBRARIES}
-    wanted |= {lib for libraries in LIBRARIES.values() for lib in libraries}
+    wanted |= {lib for libraries in (*LIBRARIES.values(), *EXPORTERS.values()) for lib in libraries}
     absent = missing(wanted)
     found = ", ".join(f"{name} {version}" for name, version in versions(wanted).items())
     mend = f"{how_to_install(absent)} in the checkout" if absent else ""
     return Check(what="frameworks", found=found, mend=mend)
+
+
+def _compilers() -> Check:
+    wanted = {tool: name for name, module in FORMATS.items() for tool in module.TOOLS}
+    absent = [tool for tool in wanted if not shutil.which(tool)]
+    found = ", ".join(f"{tool} {shutil.which(tool) or 'absent'}" for tool in wanted)
+    needing = ", ".join(wanted[tool] for tool in absent)
+    mend = f"install {', '.join(absent)} with the system's package manager, for {needing}" if absent else ""
+    return Check(what="compilers", found=found, mend=mend)
 
 
 def _libpython() -> Check:

@@ -5,15 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tasks.core.values import Accelerator, Format, Interface, Precision, Serving, Value
+from tasks.formats import FORMATS
 
-PLATFORMS: dict[Format, str] = {
-    "ts-trace": "pytorch_libtorch",
-    "ts-script": "pytorch_libtorch",
-    "aoti": "torch_aoti",
-    "tf-savedmodel": "tensorflow_savedmodel",
-    "tf-trt": "tensorflow_savedmodel",
-}
-"""Formats whose backend runs more than one kind of file: which one this is."""
 ENGINE_CACHE = "/tmp/servegrid-engines"  # noqa: S108
 """Where ONNX Runtime keeps the engines that it builds, so that loading the other serving finds them; their
 names carry model, GPU and TensorRT version."""
@@ -31,14 +24,14 @@ def add_native(
     config: Any, format_: Format, serving: Serving, interface: Interface, acceleration: Acceleration
 ) -> None:
     """Add what the native backend of a format reads."""
-    config.platform = PLATFORMS.get(format_, "")
+    config.platform = FORMATS[format_].PLATFORM
     if config.backend == "pytorch" and config.platform == "pytorch_libtorch":
         config.parameters["INFERENCE_MODE"].string_value = "true"
     if config.backend == "tensorrt" and serving.cuda_graph:
         _add_graphs(config, serving, interface)
     if acceleration.accelerator == "amp":
         config.optimization.execution_accelerators.gpu_execution_accelerator.add(name="auto_mixed_precision")
-    if acceleration.accelerator == "trt" and format_ in ("onnx", "tf-savedmodel"):
+    if acceleration.accelerator == "trt" and "trt" in FORMATS[format_].ACCELERATORS:
         config.optimization.execution_accelerators.gpu_execution_accelerator.add(
             name="tensorrt", parameters=_tensorrt(config.backend, serving, acceleration)
         )

@@ -28,7 +28,7 @@ def predict(endpoint: Endpoint, samples: Path, max_batch: int) -> Arrays:
     """
     with triton.InferenceServerClient(endpoint.grpc_url) as client:
         data = Samples.read(samples, server_config(client, endpoint.model))
-        sizes = itertools.cycle(s for s in (1, 2, 3, 4) if s <= max_batch)
+        sizes = itertools.cycle([data.fixed] if data.fixed else [s for s in (1, 2, 3, 4) if s <= max_batch])
         requests, start = [], 0
         while start < len(data):
             size = min(next(sizes), len(data) - start)
@@ -50,11 +50,13 @@ def neighbours(endpoint: Endpoint, samples: Path, max_batch: int) -> tuple[Array
     beside: list[Arrays] = []
     with triton.InferenceServerClient(endpoint.grpc_url) as client:
         data = Samples.read(samples, server_config(client, endpoint.model))
+        most = data.fixed or max_batch
         for index in range(min(INVARIANCE_SAMPLES, len(data))):
-            answer = _infer(client, endpoint, data.batch(index, 1))
-            for start in (index, len(data) - max_batch + 1 + index):
+            answer = _infer(client, endpoint, data.batch(index, data.fixed or 1))
+            answer = {name: array[:1] for name, array in answer.items()}
+            for start in (index, len(data) - most + 1 + index):
                 place = (index - start) % len(data)
-                full = _infer(client, endpoint, data.batch(start, max_batch))
+                full = _infer(client, endpoint, data.batch(start, most))
                 alone.append(answer)
                 beside.append({name: array[place : place + 1] for name, array in full.items()})
     return _joined(alone), _joined(beside)
@@ -69,4 +71,5 @@ def _infer(client: triton.InferenceServerClient, endpoint: Endpoint, batch: Samp
         result = client.infer(endpoint.model, batch.inputs(), client_timeout=TIMEOUT_S)
     except InferenceServerException as error:
         raise StepError(f"the server did not answer: {error}", log=endpoint.server_log) from error
-    return {output.name: result.as_numpy(output.name) for output in result.get_response().outputs}
+    answer = {output.name: result.as_numpy(output.name) for output in result.get_response().outputs}
+    return answer | {name: answer[name][:, 0] for name in batch.flat_outputs}

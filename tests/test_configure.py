@@ -116,6 +116,23 @@ def test_a_second_write_leaves_nothing_of_the_first(io: Interface, artifact: Pat
     assert (artifact / "model.pt").read_bytes() == b"model", "the artifact behind the link was touched"
 
 
+def test_tensor_with_no_axis_but_the_batch_is_reshaped(interface: Any) -> None:
+    io = interface([("x", "float32", (-1,)), ("z", "int64", (-1, 3))], [("y", "float32", (-1,))])
+    config = model_config("it", "onnx", SERVINGS["static"], io)
+    expected = pb.ModelConfig()
+    text_format.Parse(
+        """input { name: "x" data_type: TYPE_FP32 dims: 1 reshape { shape: [] } }
+        input { name: "z" data_type: TYPE_INT64 dims: 3 }
+        output { name: "y" data_type: TYPE_FP32 dims: 1 reshape { shape: [] } }""",
+        expected,
+    )
+    assert (list(config.input), list(config.output)) == (list(expected.input), list(expected.output))
+    unbatched = Serving(batching="disabled", max_batch_size=0)
+    fixed = interface([("x", "float32", (4,))], [("y", "float32", (4,))])
+    (tensor,) = model_config("it", "onnx", unbatched, fixed).input
+    assert (list(tensor.dims), tensor.HasField("reshape")) == ([4], False)
+
+
 @pytest.mark.parametrize("serving", SERVINGS)
 @pytest.mark.parametrize(
     "format_", [name for name in FORMATS if name != "aoti"]
@@ -173,7 +190,7 @@ def test_native_torchscript_is_refused_for_names_without_their_position(
 
 
 def test_native_torchscript_takes_names_with_their_position(io: Interface) -> None:
-    assert FORMATS["ts-trace"].why_not_native(io) is None
+    assert FORMATS["ts-trace"].why_not_native(io, 8) is None
 
 
 def test_engine_of_tensorrt_rtx_is_hosted_only(io: Interface, monkeypatch: pytest.MonkeyPatch) -> None:

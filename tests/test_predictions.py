@@ -91,3 +91,31 @@ def test_nan_beside_a_neighbour_is_no_agreement(
     ]
     model = server.load("spread", onnx_artifact(floats, nodes), floats)
     assert moved(server.endpoint(model), values, max_batch=8) == np.inf
+
+
+def test_tensors_with_no_axis_but_the_batch_come_and_go_as_they_are(
+    server: Any, interface: Any, onnx_artifact: Any, tmp_path: Path
+) -> None:
+    io = interface([("x", "float32", (-1, 3)), ("s", "float32", (-1,))], [("y", "float32", (-1,))])
+    nodes = [("ReduceMax", ["x"], ["m"], {"axes": [1], "keepdims": 0}), ("Mul", ["m", "s"], ["y"], {})]
+    server.load("flat", onnx_artifact(io, nodes), io)
+    x, s = np.random.default_rng(0).random((2, 19, 3), dtype=np.float32)
+    np.savez(tmp_path / "samples.npz", allow_pickle=False, **{"x/x": x, "x/s": s[:, 0]})
+    answers = predict(server.endpoint("flat"), tmp_path, max_batch=8)
+    np.testing.assert_allclose(answers["y"], x.max(axis=1) * s[:, 0], rtol=1e-6)
+    assert moved(server.endpoint("flat"), tmp_path, 8) == 0
+
+
+def test_server_without_batching_is_asked_for_the_one_batch_that_it_takes(
+    server: Any, interface: Any, onnx_artifact: Any, tmp_path: Path
+) -> None:
+    io = interface([("x", "float32", (4, 3))], [("y", "float32", (4, 3))])
+    artifact = onnx_artifact(io, [("Relu", ["x"], ["y"], {})])
+    server.load("fours", artifact, io, batching="disabled", max_batch_size=0)
+    x = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
+    np.savez(tmp_path / "samples.npz", allow_pickle=False, **{"x/x": x})
+    before = server.statistics("fours").inference_stats.success.count
+    answers = predict(server.endpoint("fours"), tmp_path, max_batch=0)
+    assert server.statistics("fours").inference_stats.success.count - before == 3
+    np.testing.assert_array_equal(answers["y"], np.maximum(x, 0))
+    assert moved(server.endpoint("fours"), tmp_path, 0) == 0

@@ -73,7 +73,13 @@ def test_every_model_has_cells_on_every_profile(model: str, path: Path) -> None:
     profile = load_profile(ROOT / "gpu_profiles", path.stem)
     for variant in spec.variants:
         plan = expand(
-            spec, variant, profile, generator="client", triton_release="24.10", selection=Selection()
+            spec,
+            variant,
+            profile,
+            generator="client",
+            triton_release="24.10",
+            releases=load_releases(),
+            selection=Selection(),
         )
         names = [c.name for c in plan.cells] + [e.cell.name for e in plan.excluded]
         assert plan.cells

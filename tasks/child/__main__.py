@@ -24,6 +24,7 @@ STEPS = {
     "convert_savedmodel": "tasks.child.tensorflow_steps:convert_savedmodel",
     "read_model_file": "tasks.child.model_file:read_model_file",
     "convert_onnx": "tasks.child.onnx_steps:convert_onnx",
+    "convert_tftrt": "tasks.child.tftrt_steps:convert_tftrt",
     "convert_tensorrt": "tasks.child.tensorrt_steps:convert_tensorrt",
 }
 """Step -> "module:function"; the module is imported only when its step runs."""

@@ -68,11 +68,12 @@ def check_shapes(tensors: tuple[Tensor, ...], arrays: Arrays, where: str) -> Non
             raise ValueError(f"{where}: {tensor.name!r}: model.yaml says shape {tensor.shape}, found {shape}")
 
 
-def finish(job: Job, open_session: Callable[[Path, str], Session]) -> None:
+def finish(job: Job, open_session: Callable[[Path, str], Session], *, half: bool | None = None) -> None:
     """Prove a converted model as it will be served, on the export's example; write its interface, the
     example and `margins.json`, what was found.
 
-    fp16: the float inputs are half, too, and the outputs are what the model gives.
+    `half`: the float inputs are half, too (by default where the precision is fp16); the outputs are what the
+    model gives.
 
     Raises:
         ValueError: an output is further off than the spec allows a conversion, or not finite.
@@ -81,7 +82,9 @@ def finish(job: Job, open_session: Callable[[Path, str], Session]) -> None:
     interface = read_interface(source)
     x, expected = read_example(source)
     shutil.copy(source / "example.npz", job.output)  # what is made of this one is proven on it, too
-    if job.fields["precision"] == "fp16":
+    if half is None:
+        half = job.fields["precision"] == "fp16"
+    if half:
         x = {name: array.astype(_half(array.dtype)) for name, array in x.items()}
     inputs = with_dtypes(interface.inputs, x)
     write_interface(job.output, Interface(inputs=inputs, outputs=interface.outputs))

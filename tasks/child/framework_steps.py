@@ -41,7 +41,7 @@ class Network(Protocol):
 def export(job: Job) -> None:
     """The model file, its interface and an example."""
     interface = Interface.model_validate(job.fields["interface"])
-    _, x, _ = next(batches(job, EXAMPLE_BATCH))
+    _, x, _ = next(batches(job, _fixed_batch(interface) or EXAMPLE_BATCH))
     artifacts.check_shapes(interface.inputs, x, "dataloader.py: get_dataloader_fn")
     network = _load(job, interface)
     outputs = network.run(x)
@@ -58,7 +58,7 @@ def export(job: Job) -> None:
 def reference(job: Job) -> None:
     """`outputs.npz`: the framework's fp32 outputs for every sample. Sees no exported artifact."""
     network, x = _with_samples(job)
-    step = job.fields["batch_size"]
+    step = job.fields["batch_size"] or _fixed_batch(Interface.model_validate(job.fields["interface"]))
     count = len(next(iter(x.values())))
     parts = [network.run({k: v[i : i + step] for k, v in x.items()}) for i in range(0, count, step)]
     outputs = {name: arrays.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -75,6 +75,11 @@ def baseline(job: Job) -> None:
         result[str(batch)] = {"avg_ms": float(np.mean(latencies)), "p50_ms": float(np.median(latencies))}
         print(f"framework, batch {batch}: {result[str(batch)]['avg_ms']:.2f} ms")
     (job.output / "baseline.json").write_text(json.dumps(result), encoding="utf-8")
+
+
+def _fixed_batch(interface: Interface) -> int:
+    """The first axis of the inputs where it is a number; 0: it is free."""
+    return max(int(interface.inputs[0].shape[0]), 0)
 
 
 def _load(job: Job, interface: Interface) -> Network:

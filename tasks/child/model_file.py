@@ -95,7 +95,21 @@ def resolve(
         raise UnsupportedError("it has no inputs")
     if samples is not None:
         _check_samples(names, samples)
-    return tuple(_resolve(t, shapes.get(t.name), samples[t.name] if samples else None) for t in inputs)
+    found = tuple(_resolve(t, shapes.get(t.name), samples[t.name] if samples else None) for t in inputs)
+    if len({tensor.shape[0] for tensor in found}) > 1:
+        said = ", ".join(f"{t.name!r} {list(t.shape)}" for t in found)
+        raise UnsupportedError(f"the first axes of its inputs differ, so that no axis counts samples: {said}")
+    batch = _fixed(found)
+    if batch and samples is not None and len(samples[names[0]]) % batch:
+        raise UnsupportedError(
+            f"--samples: the model takes batches of {batch} only: give a multiple of {batch}"
+        )
+    return found
+
+
+def _fixed(inputs: tuple[Tensor, ...]) -> int:
+    """The batch that the model takes, if it takes no other; 0: any."""
+    return max(int(inputs[0].shape[0]), 0)
 
 
 def _resolve(tensor: Declared, given: list[int] | None, sample: Any) -> Tensor:
@@ -108,22 +122,15 @@ def _resolve(tensor: Declared, given: list[int] | None, sample: Any) -> Tensor:
     if shape is None:
         assert asked is not None
         shape = (-1,) * len(asked)
-    if len(shape) < 2:
-        raise UnsupportedError(
-            f"input {name!r} of shape {list(shape)}: Triton wants an axis beside the batch"
-        )
-    if shape[0] != -1:
-        raise UnsupportedError(
-            f"input {name!r} of shape {list(shape)}: its first axis is fixed, so it takes no batches; export "
-            "the model with a free first axis"
-        )
+    if not shape:
+        raise UnsupportedError(f"input {name!r} is one number: it has no axis that counts samples")
     for kind, axes in (("--shape", given), ("--samples", sample.shape if sample is not None else None)):
         if axes is not None:
             _check_axes(f"{kind}: input {name!r}", shape, tuple(axes))
     if given and sample is not None and tuple(given[1:]) != sample.shape[1:]:
         raise UnsupportedError(f"--samples: {name!r} has {list(sample.shape[1:])}, --shape says {given[1:]}")
     if asked:
-        shape = (-1, *asked[1:])
+        shape = (shape[0], *asked[1:])
     if -1 in shape[1:]:
         example = ",".join("1" if i == 0 else "?" if a == -1 else str(a) for i, a in enumerate(shape))
         raise UnsupportedError(f"input {name!r} has free axes; give --shape {name}={example} or --samples")
@@ -183,7 +190,8 @@ def random_samples(tensors: tuple[Tensor, ...]) -> Arrays:
     rng = np.random.default_rng(0)
     found: Arrays = {}
     for tensor in tensors:
-        shape, dtype = [SAMPLES, *map(int, tensor.shape[1:])], np.dtype(tensor.dtype)
+        batch = _fixed(tensors) or 1
+        shape, dtype = [-(-SAMPLES // batch) * batch, *map(int, tensor.shape[1:])], np.dtype(tensor.dtype)
         if np.issubdtype(dtype, np.floating):
             found[tensor.name] = rng.normal(size=shape).astype(dtype)
         else:
@@ -194,12 +202,13 @@ def random_samples(tensors: tuple[Tensor, ...]) -> Arrays:
 def _run(
     reader: Reader, path: Path, inputs: tuple[Tensor, ...], outputs: list[Declared], x: Arrays
 ) -> tuple[tuple[Tensor, ...], dict[str, float]]:
-    """Outputs as the model gives them for two and for three samples, and the largest value of each."""
+    """Outputs as the model gives them for two and for three samples, or for the batch that it takes, and the
+    largest value of each."""
     names = tuple(Tensor(name=t.name, dtype="float32", shape=(-1,)) for t in outputs)
-    answers = []
+    answers, sizes = [], (_fixed(inputs),) * 2 if _fixed(inputs) else (2, 3)
     try:
         network = reader.open_network(path, Interface(inputs=inputs, outputs=names))
-        for size in (2, 3):
+        for size in sizes:
             rows = np.arange(size) % len(next(iter(x.values())))
             answers.append(network.run({name: array[rows] for name, array in x.items()}))
     except Exception as error:  # whatever a strange model provokes in its framework
@@ -209,19 +218,17 @@ def _run(
     found, scales = [], {}
     for tensor in outputs:
         two, three = (answer[tensor.name] for answer in answers)
-        if (two.shape[:1], three.shape[:1]) != ((2,), (3,)):
+        if (*two.shape[:1], *three.shape[:1]) != sizes:
             raise UnsupportedError(
-                f"output {tensor.name!r} has no batch axis: shape {list(two.shape)} for 2 samples, "
-                f"{list(three.shape)} for 3"
+                f"output {tensor.name!r} has no batch axis: shape {list(two.shape)} for {sizes[0]} samples, "
+                f"{list(three.shape)} for {sizes[1]}"
             )
-        if two.ndim < 2:
-            raise UnsupportedError(f"output {tensor.name!r}: Triton wants an axis beside the batch")
         said = tensor.shape if tensor.shape and len(tensor.shape) == two.ndim else two.shape
         same = [
             have if want != -1 and have == other else -1
             for want, have, other in zip(said[1:], two.shape[1:], three.shape[1:], strict=True)
         ]
-        found.append(_tensor("output", tensor.name, str(two.dtype), (-1, *same)))
+        found.append(_tensor("output", tensor.name, str(two.dtype), (_fixed(inputs) or -1, *same)))
         scales[tensor.name] = float(np.abs(three.astype(np.float64)).max(initial=0.0)) or 1.0
     return tuple(found), scales
 
@@ -241,13 +248,18 @@ def _spec(
         name: entry | {"precisions": [p for p in precisions if p in entry["precisions"]]}
         for name, entry in formats.items()
     }
-    serving = {"max_batch_size": MAX_BATCH, "preferred_batch_sizes": [4, 8], "max_queue_delay_us": 1}
+    batch = _fixed(interface.inputs)
+    serving = {
+        "max_batch_size": 0 if batch else MAX_BATCH,
+        "preferred_batch_sizes": [] if batch else [4, 8],
+        "max_queue_delay_us": 1,
+    }
     variant = {
         "parameters": {},
         "samples": samples,
         "serving": serving | {"load_timeout_s": 300},
-        "offline": {"batch_sizes": [1, 4, 8]},
-        "online": {"client_batch": 1, "concurrency": [1, 4, 16]},
+        "offline": {"batch_sizes": [batch] if batch else [1, 4, 8]},
+        "online": {"client_batch": batch or 1, "concurrency": [1, 4, 16]},
     }
     tolerances = {}
     for precision, share, bounds in (

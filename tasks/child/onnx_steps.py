@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 from onnxruntime.transformers import float16
 
-from tasks.child import artifacts, onnx_files
+from tasks.child import artifacts, onnx_writing
 from tasks.child.onnx_fusion import fuse
 from tasks.child.onnx_quantization import quantize
 from tasks.core.build import Job
@@ -33,7 +33,7 @@ def convert_onnx(job: Job) -> None:
         model = fuse(source, Fusion.model_validate(job.fields["optimize"]))
     else:
         model = onnx.load(str(source))
-    onnx_files.write(model, str(target))
+    onnx_writing.write(model, str(target))
     _sizes(job, source, target)
     artifacts.finish(job, Session)
 

@@ -10,12 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from tasks.core import proc
 from tasks.core.clock import work
 from tasks.core.environment import device_lock
 from tasks.core.errors import StepError, UnsupportedError
 from tasks.core.files import write_atomic
-from tasks.core.site import Site
+from tasks.core.other_environment import interpreter
+from tasks.core.site import ROOT, Site
 from tasks.core.store import BuildRequest
 from tasks.core.values import ArtifactRef, Value
 
@@ -39,7 +42,8 @@ class Job(Value):
 class Workplace(Value):
     """Where the steps of one cell run: the site, the model's folder and the `paths` that its files import
     from beside it, the folder for logs, the profile of the device, whose lock they take, the cell's name,
-    which starts the names of its logs, and the time limit of a step."""
+    which starts the names of its logs, the time limit of a step, and the environments of those steps that
+    do not run in this one."""
 
     site: Site
     plugin: Path
@@ -48,6 +52,7 @@ class Workplace(Value):
     profile: str
     cell: str
     timeout_s: float
+    environments: dict[str, Path] = Field({})
 
 
 def build(
@@ -99,12 +104,15 @@ def run_step(
     job = Job(step=step, fields=fields, inputs=paths, plugin=at.plugin, paths=at.paths, output=output)
     job_path, log_path = at.logs / f"{at.cell}.{step}.json", at.logs / f"{at.cell}.{step}.log"
     write_atomic(job_path, job.model_dump_json(indent=1))
-    repeat = _command(job_path, "--output", str(at.logs / f"{at.cell}.{step}.out"))
+    other = at.environments.get(step)
+    python = str(interpreter(other)) if other else sys.executable
+    repeat = _command(python, job_path, "--output", str(at.logs / f"{at.cell}.{step}.out"))
     try:
         proc.run(
-            _command(job_path),
+            _command(python, job_path),
             log_path=log_path,
             timeout_s=at.timeout_s,
+            env={"PYTHONPATH": str(ROOT)} if other else None,
             repeat=shlex.join(repeat),
             level=level,
         )
@@ -119,5 +127,5 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def _command(job: Path, *more: str) -> Sequence[str]:
-    return [sys.executable, "-P", "-m", "tasks.child", str(job), *more]
+def _command(python: str, job: Path, *more: str) -> Sequence[str]:
+    return [python, "-P", "-m", "tasks.child", str(job), *more]

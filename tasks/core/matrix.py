@@ -5,24 +5,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product as combinations
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import Field
 
 from tasks.core.errors import unknown
 from tasks.core.profile import GpuProfile
+from tasks.core.releases import Releases
 from tasks.core.rules import (
     Backend,
     accelerator_precision,
     choose_backend,
     has_cuda_graphs,
     why_no_accelerator,
+    why_no_environment,
 )
 from tasks.core.spec import LoadDefaults, ModelSpec, Variant
 from tasks.core.values import (
     Cell,
     Excluded,
-    ExportFormat,
     Format,
     Generator,
     LoadPlan,
@@ -31,10 +32,9 @@ from tasks.core.values import (
     Serving,
     Value,
 )
+from tasks.formats import FORMATS
 
 Name = TypeVar("Name", bound=str)
-
-TORCH_JIT: dict[ExportFormat, Literal["trace", "script"]] = {"ts-trace": "trace", "ts-script": "script"}
 
 
 class Selection(Value):
@@ -51,7 +51,7 @@ class Selection(Value):
         """The variant within these bounds; of each list of points the smallest stays in any case."""
         batch, most = self.max_batch_size, self.max_concurrency
         serving, offline, online = variant.serving, variant.offline, variant.online
-        if batch is not None:
+        if batch is not None and serving.max_batch_size:
             batch = min(batch, serving.max_batch_size)
             preferred = tuple(size for size in serving.preferred_batch_sizes if size <= batch)
             serving = serving.model_copy(update={"max_batch_size": batch, "preferred_batch_sizes": preferred})
@@ -81,12 +81,13 @@ def expand(
     *,
     generator: Generator,
     triton_release: str,
+    releases: Releases,
     selection: Selection,
     random_weights: bool = False,
     backends: Sequence[str] = ("python",),
 ) -> Plan:
     """Every format x precision x accelerator x instance count of one model on one profile, for a server
-    that has these backends.
+    of a Triton release that has these backends; `releases` is what is known of them.
 
     Raises:
         UserError: a variant, format, precision or accelerator that the model does not have.
@@ -100,6 +101,8 @@ def expand(
     listed = tuple(dict.fromkeys(a for f in spec.formats.values() for a in f.accelerators))
     accelerators = chosen("accelerator", selection.accelerators, listed)
 
+    if spec.fixed_batch:
+        generator = "client"  # perf_analyzer's requests to a server that does no batching have a batch of 1
     cells: list[Cell] = []
     excluded: list[Excluded] = []
     for format_, precision, accelerator, instances in combinations(
@@ -117,15 +120,18 @@ def expand(
             accelerator=accelerator,
             accelerator_precision=accelerator_precision(accelerator, precision),
             opset=spec.opset if spec.formats[format_].export == "onnx" else None,
-            torch_jit=TORCH_JIT.get(spec.formats[format_].export, "none"),
+            torch_jit=FORMATS[format_].TORCH_JIT,
             triton_release=triton_release,
             random_weights=random_weights,
         )
         interface = spec.interface(variant.parameters)
         most = variant.serving.max_batch_size
-        backend, no_backend = choose_backend(format_, interface, most, backends, triton_release)
+        backend, no_backend = choose_backend(
+            format_, interface, most, product.opset, backends, triton_release, releases
+        )
         cell = _cell(product, variant, profile, instances, generator, backend or "hosted")
         reason = why_not(spec, format_, precision, profile)
+        reason = reason or why_no_environment(format_, profile)
         reason = reason or (None if backend else no_backend)
         reason = reason or why_no_accelerator(accelerator, format_, precision, backend or "hosted", profile)
         if reason:
@@ -168,23 +174,24 @@ def _cell(
     generator: Generator,
     backend: Backend,
 ) -> Cell:
+    batches = variant.serving.max_batch_size > 0
     static = Serving(
-        batching="static",
+        batching="static" if batches else "disabled",
         max_batch_size=variant.serving.max_batch_size,
         instances=instances,
         device_kind=profile.device_kind,
         backend=backend,
         protocol=variant.serving.protocol,
         cuda_graph=variant.serving.cuda_graph and has_cuda_graphs(product.format, backend, profile),
-        warm_up_batch_sizes=variant.offline.batch_sizes if variant.serving.warm_up else (),
+        warm_up_batch_sizes=variant.offline.batch_sizes if variant.serving.warm_up and batches else (),
         load_timeout_s=variant.serving.load_timeout_s,
     )
     batcher: dict[str, Any] = {
-        "batching": "dynamic",
+        "batching": "dynamic" if batches else "disabled",
         "preferred_batch_sizes": variant.serving.preferred_batch_sizes,
         "max_queue_delay_us": variant.serving.max_queue_delay_us,
     }
-    if variant.serving.warm_up:
+    if variant.serving.warm_up and batches:
         sizes = {variant.online.client_batch, *variant.serving.preferred_batch_sizes}
         batcher["warm_up_batch_sizes"] = tuple(sorted(sizes))
     return Cell(

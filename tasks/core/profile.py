@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, PositiveFloat
+from pydantic import Field, PositiveFloat, field_validator
 
 from tasks.core.values import Format, Precision, Value
 
@@ -31,7 +32,8 @@ class GpuProfile(Value):
 
     device_names: words that the name has which the driver gives the card, any of them; a word counts as a
     whole, so `L4` is not an L40S. memory_gb: as the maker rounds it. pool: the Prefect work pool whose
-    workers have such a device.
+    workers have such a device. environments: the Python environment (a folder with bin/python) that makes a
+    format which this project's own cannot make.
     """
 
     name: str
@@ -44,3 +46,12 @@ class GpuProfile(Value):
     precisions: tuple[Precision, ...]
     peak: Peak | None = None
     unsupported: tuple[ProfileRule, ...] = ()
+    environments: dict[Format, Path] = Field({})
+
+    @field_validator("environments")
+    @classmethod
+    def _absolute(cls, given: dict[Format, Path]) -> dict[Format, Path]:
+        for name, path in given.items():
+            if not path.is_absolute():
+                raise ValueError(f"{name}: the whole path of a Python environment, not {path}")
+        return given

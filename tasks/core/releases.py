@@ -47,9 +47,11 @@ class Release(Value):
 
 
 class Releases(Value):
-    """Every release by its number, YY.MM, and the last one with the tensorflow backend."""
+    """Every release by its number, YY.MM; the last one with the tensorflow backend, and the first whose
+    pytorch backend has the platform `torch_aoti`. A release that is not here is not known."""
 
     last_tensorflow: str
+    first_torch_aoti: str
     releases: dict[str, Release]
 
 

@@ -6,37 +6,49 @@ from collections.abc import Sequence
 from typing import Literal
 
 from tasks.core.profile import GpuProfile
+from tasks.core.releases import Releases
 from tasks.core.values import Accelerator, Format, Interface, Precision
 from tasks.formats import FORMATS
 
 Backend = Literal["native", "hosted"]
 
-NATIVE_FROM: dict[Format, str] = {"aoti": "26.03"}
-"""The first Triton release whose native backend runs a format: platform `torch_aoti`."""
-NATIVE_UNTIL: dict[Format, str] = {"tf-savedmodel": "25.02", "tf-trt": "25.02"}
-"""The last one: later images have no tensorflow backend."""
-ACTS_ON: dict[Accelerator, tuple[Format, ...]] = {"trt": ("onnx", "tf-savedmodel"), "amp": ("tf-savedmodel",)}
-"""Formats whose native backend knows the accelerator (Triton, model configuration, "Optimization Policy")."""
-PRECISIONS: dict[Accelerator, tuple[Precision, ...]] = {"trt": ("fp32", "fp16"), "amp": ("fp32",)}
-"""Precisions of a model that an accelerator takes: `amp` makes an fp32 graph fp16 where that is safe."""
-
-
-HOSTED_CUDA_GRAPHS: tuple[Format, ...] = ("onnx", "ts-trace", "ts-script")
-"""Formats whose hosted session captures CUDA graphs."""
-
 
 def has_cuda_graphs(format_: Format, backend: Backend, profile: GpuProfile) -> bool:
     """Whether a CUDA graph, where the model asks for one, is really captured."""
-    return profile.device_kind == "gpu" and (backend == "native" or format_ in HOSTED_CUDA_GRAPHS)
+    return profile.device_kind == "gpu" and (backend == "native" or FORMATS[format_].CUDA_GRAPHS)
+
+
+def why_no_environment(format_: Format, profile: GpuProfile) -> str | None:
+    """Why nothing makes the format here, if the profile names no environment for it and it needs one."""
+    wanted = FORMATS[format_].ENVIRONMENT
+    if wanted is None or format_ in profile.environments:
+        return None
+    return (
+        f"{format_} is made by {wanted.needs}: name an environment that has it (in an image: its prefix) in "
+        f"gpu_profiles/{profile.name}.yaml, `environments: {{{format_}: /path/to/environment}}`"
+    )
 
 
 def choose_backend(
-    format_: Format, interface: Interface, max_batch_size: int, backends: Sequence[str], release: str
+    format_: Format,
+    interface: Interface,
+    max_batch_size: int,
+    opset: int | None,
+    backends: Sequence[str],
+    release: str,
+    known: Releases,
 ) -> tuple[Backend | None, str]:
-    """The backend of a server that runs a format, and why not the native one, or why none does."""
-    reason = _why_not_native(format_, interface, max_batch_size, backends, release)
+    """The backend of a server, of a release and with these backends, that runs a format, and why not the
+    native one, or why none does."""
+    module = FORMATS[format_]
+    reason = module.why_not_in_release(release, opset, known)
+    if module.NATIVE_BACKEND not in backends:
+        reason = reason or f"the server has no {module.NATIVE_BACKEND} backend"
+    reason = reason or module.why_not_native(interface, max_batch_size)
     if reason is None:
         return "native", ""
+    if module.SESSION is None:
+        return None, f"{reason}, and {format_} is not hosted"
     if "python" in backends:
         return "hosted", reason
     return None, f"{reason}, and no python backend, which would host it"
@@ -51,14 +63,17 @@ def why_no_accelerator(
     """
     if accelerator == "none" or (accelerator, format_) == ("trt", "tf-trt"):
         return None
-    if format_ not in ACTS_ON[accelerator]:
-        return f"accelerator {accelerator} acts on {' and '.join(ACTS_ON[accelerator])}, not on {format_}"
+    module = FORMATS[format_]
+    if accelerator not in module.ACCELERATORS:
+        acted_on = [name for name, other in FORMATS.items() if accelerator in other.ACCELERATORS]
+        return f"accelerator {accelerator} acts on {' and '.join(acted_on)}, not on {format_}"
     if profile.device_kind == "cpu":
         return f"accelerator {accelerator} needs a GPU; gpu_profiles/{profile.name}.yaml has none"
-    if precision not in PRECISIONS[accelerator]:
-        return f"accelerator {accelerator} takes {' and '.join(PRECISIONS[accelerator])}, not {precision}"
+    taken = module.ACCELERATORS[accelerator]
+    if precision not in taken:
+        return f"accelerator {accelerator} takes {' and '.join(taken)}, not {precision}"
     if backend == "hosted":
-        native = FORMATS[format_].NATIVE_BACKEND
+        native = module.NATIVE_BACKEND
         return f"accelerator {accelerator} is the {native} backend's own: a hosted model has none"
     return None
 
@@ -68,18 +83,3 @@ def accelerator_precision(accelerator: Accelerator, precision: Precision) -> Pre
     if accelerator == "none":
         return None
     return "fp16" if accelerator == "amp" else precision
-
-
-def _why_not_native(
-    format_: Format, interface: Interface, max_batch_size: int, backends: Sequence[str], release: str
-) -> str | None:
-    module = FORMATS[format_]
-    if release < NATIVE_FROM.get(format_, release):
-        return f"Triton {release} has no native {format_}; {NATIVE_FROM[format_]} is the first with it"
-    if release > NATIVE_UNTIL.get(format_, release):
-        return f"Triton {release} has no {module.NATIVE_BACKEND} backend; {NATIVE_UNTIL[format_]} is the last"
-    if module.NATIVE_BACKEND not in backends:
-        return f"the server has no {module.NATIVE_BACKEND} backend"
-    if format_ == "aoti" and max_batch_size > 1:
-        return "the pytorch backend runs aoti without batching only"
-    return module.why_not_native(interface)

@@ -10,6 +10,7 @@ from tasks.core import shapes
 from tasks.core.metric import Metric
 from tasks.core.onnx_spec import OnnxConversion
 from tasks.core.shapes import ShapeRange
+from tasks.core.spec_rules import wrong_batches, wrong_formats
 from tasks.core.values import (
     Accelerator,
     ExportFormat,
@@ -21,27 +22,7 @@ from tasks.core.values import (
     Tensor,
     Value,
 )
-
-EXPORTS: dict[Framework, tuple[ExportFormat, ...]] = {
-    "torch": ("ts-trace", "ts-script", "torch-export", "onnx"),
-    "tensorflow": ("tf-savedmodel", "onnx"),
-    "onnx": ("onnx",),
-    "torchscript": ("ts-trace",),
-    "savedmodel": ("tf-savedmodel", "onnx"),
-}
-"""What each framework can export; a model file, what it is and can be made into."""
-
-
-CONVERSIONS: dict[Format, tuple[ExportFormat, tuple[Precision, ...]]] = {
-    "ts-trace": ("ts-trace", ("fp32", "fp16", "bf16")),
-    "ts-script": ("ts-script", ("fp32", "fp16")),
-    "aoti": ("torch-export", ("fp32",)),
-    "onnx": ("onnx", ("fp32", "fp16", "int8")),
-    "trt": ("onnx", ("fp32", "fp16", "int8")),
-    "tf-savedmodel": ("tf-savedmodel", ("fp32",)),
-}
-"""What each format is made of, and in which precisions. (ONNX Runtime's CPU provider lacks most operators in
-bf16; a scripted module cannot be traced behind float32 inputs; TF-TRT is not built yet.)"""
+from tasks.formats import FORMATS
 
 
 class Source(Value):
@@ -119,11 +100,13 @@ class Conversion(Value):
 class ServingDefaults(Value):
     """What both servings of a variant share, and what the dynamic batcher adds.
 
+    A `max_batch_size` of 0 is for inputs whose first axis is a number: the server does no batching then.
+
     With `warm_up` the server runs each measured batch size as it loads the model: the load takes longer,
     and the first request less. The inputs are zeros, which the model must be able to answer.
     """
 
-    max_batch_size: PositiveInt
+    max_batch_size: int = Field(ge=0)
     preferred_batch_sizes: tuple[PositiveInt, ...]
     max_queue_delay_us: int = Field(ge=0)
     instances: tuple[PositiveInt, ...] = Field((1,), min_length=1)
@@ -170,6 +153,8 @@ class Variant(Value):
     @model_validator(mode="after")
     def _fits(self) -> Variant:
         limit = self.serving.max_batch_size
+        if not limit:
+            return self  # every batch is that of the inputs' first axis: the model's spec knows it
         for key, sizes in (
             ("serving.preferred_batch_sizes", self.serving.preferred_batch_sizes),
             ("offline.batch_sizes", self.offline.batch_sizes),
@@ -197,19 +182,25 @@ class ModelSpec(Value):
     @model_validator(mode="after")
     def _complete(self) -> ModelSpec:
         used = {p for f in self.formats.values() for p in f.precisions}
-        problem = _wrong_formats(self) or _wrong_tolerances(self, used)
+        problem = wrong_formats(self) or _wrong_tolerances(self, used)
         for name, variant in self.variants.items():
             problem = problem or _wrong_variant(self, f"variants.{name}", variant, used)
         if problem:
             raise ValueError(problem)
         return self
 
+    @property
+    def fixed_batch(self) -> int | None:
+        """The first axis of the inputs where it is a number: such a model takes batches of this size only."""
+        first = self.inputs[0].shape[0]
+        return first if isinstance(first, int) and first > 0 else None
+
     def interface(self, parameters: dict[str, Scalar]) -> Interface:
         """Inputs and outputs with parameter names replaced by their numbers."""
 
         def resolve(tensor: Tensor) -> Tensor:
             axes = [_axis(a, parameters) for a in tensor.shape[1:]]
-            return tensor.model_copy(update={"shape": (-1, *axes)})
+            return tensor.model_copy(update={"shape": (self.fixed_batch or -1, *axes)})
 
         return Interface(inputs=tuple(map(resolve, self.inputs)), outputs=tuple(map(resolve, self.outputs)))
 
@@ -241,22 +232,6 @@ def _axis(axis: int | str, parameters: dict[str, Scalar]) -> int:
     return axis if isinstance(axis, int) else int(parameters[axis])
 
 
-def _wrong_formats(spec: ModelSpec) -> str | None:
-    known = EXPORTS[spec.framework]
-    for name, entry in spec.formats.items():
-        if entry.export not in known:
-            return f"formats.{name}.export: {spec.framework} exports {', '.join(known)}, not {entry.export}"
-        if name not in CONVERSIONS:
-            return f"formats.{name}: not built; there are {', '.join(CONVERSIONS)}"
-        export, precisions = CONVERSIONS[name]
-        if entry.export != export:
-            return f"formats.{name}.export: it is made of {export}, not of {entry.export}"
-        for precision in entry.precisions:
-            if precision not in precisions:
-                return f"formats.{name}.precisions: {', '.join(precisions)} are built, not {precision}"
-    return None
-
-
 def _wrong_tolerances(spec: ModelSpec, used: set[Precision]) -> str | None:
     for missing in sorted(used - set(spec.tolerances)):
         return f"tolerances: no entry for precision {missing!r}, which formats use"
@@ -268,6 +243,9 @@ def _wrong_tolerances(spec: ModelSpec, used: set[Precision]) -> str | None:
 
 
 def _wrong_variant(spec: ModelSpec, where: str, variant: Variant, used: set[Precision]) -> str | None:
+    problem = wrong_batches(spec, where, variant)
+    if problem:
+        return problem
     named = {t.name: t for t in spec.inputs}
     axes = [axis for t in (*spec.inputs, *spec.outputs) for axis in t.shape[1:]]
     for name, range_ in variant.convert.shapes.items():
@@ -278,7 +256,7 @@ def _wrong_variant(spec: ModelSpec, where: str, variant: Variant, used: set[Prec
     for axis in axes:
         if isinstance(axis, str) and not isinstance(variant.parameters.get(axis), int):
             return f"{where}.parameters.{axis}: a whole number, for it is an axis (free: -1)"
-    if variant.convert.shapes or "trt" in spec.formats:
+    if variant.convert.shapes or any(FORMATS[name].ENGINES for name in spec.formats):
         try:
             spec.engine_shapes(where.removeprefix("variants."), variant.parameters)
         except ValueError as error:

@@ -3,23 +3,44 @@ without batches above 1.)"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from tasks.core.environment import instruction_sets
-from tasks.core.spec import ModelSpec
-from tasks.core.values import Format, Interface, Product
+from tasks.core.releases import Releases
+from tasks.core.values import Accelerator, ExportFormat, Interface, Precision, Product
+from tasks.formats.base import OtherEnvironment, of_the_export, uncalibrated
 
-MADE_OF: Format | None = None
+if TYPE_CHECKING:
+    from tasks.core.spec import ModelSpec
+
+EXPORT: ExportFormat = "torch-export"
+PRECISIONS: tuple[Precision, ...] = ("fp32",)
+TORCH_JIT: Literal["none", "trace", "script"] = "none"
+ENGINES = False
 CONVERT_STEP = "compile_package"
 LIBRARIES: tuple[str, ...] = ("torch",)
+TOOLS: tuple[str, ...] = ("g++",)
+ENVIRONMENT: OtherEnvironment | None = None
 FILE = "model.pt2"
 NATIVE_BACKEND = "pytorch"
-SESSION = "aoti_session"
-TOOLS = ("g++",)
+PLATFORM = "torch_aoti"
+ACCELERATORS: Mapping[Accelerator, tuple[Precision, ...]] = {}
+SESSION: str | None = "aoti_session"
+CUDA_GRAPHS = False
+source = of_the_export
+calibrated = uncalibrated
 
 
-def why_not_native(interface: Interface) -> str | None:
-    """Any interface will do; that it has no batches is a rule of the matrix."""
+def why_not_native(interface: Interface, max_batch_size: int) -> str | None:
+    """Any interface will do, without batches."""
+    return "the pytorch backend runs aoti without batching only" if max_batch_size > 1 else None
+
+
+def why_not_in_release(release: str, opset: int | None, known: Releases) -> str | None:
+    """The platform `torch_aoti` came late."""
+    if release < known.first_torch_aoti:
+        return f"Triton {release} has no native aoti; {known.first_torch_aoti} is the first with it"
     return None
 
 

@@ -2,22 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
-from tasks.core.spec import ModelSpec
-from tasks.core.values import Format, Interface, Product
+from tasks.core.releases import Releases
+from tasks.core.values import Accelerator, ExportFormat, Precision, Product
+from tasks.formats.base import OtherEnvironment, any_interface
 
-MADE_OF: Format | None = None
+if TYPE_CHECKING:
+    from tasks.core.spec import ModelSpec
+
+EXPORT: ExportFormat = "onnx"
+PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8")
+"""ONNX Runtime's CPU provider lacks most operators in bf16."""
+TORCH_JIT: Literal["none", "trace", "script"] = "none"
+ENGINES = False
 CONVERT_STEP = "convert_onnx"
 LIBRARIES: tuple[str, ...] = ("onnx", "onnxruntime")
+TOOLS: tuple[str, ...] = ()
+ENVIRONMENT: OtherEnvironment | None = None
 FILE = "model.onnx"
 NATIVE_BACKEND = "onnxruntime"
-SESSION = "onnx_session"
+PLATFORM = ""
+ACCELERATORS: Mapping[Accelerator, tuple[Precision, ...]] = {"trt": ("fp32", "fp16")}
+SESSION: str | None = "onnx_session"
+CUDA_GRAPHS = True
+why_not_native = any_interface
 
 
-def why_not_native(interface: Interface) -> str | None:
-    """ONNX tensors have names of their own: any interface will do."""
+def why_not_in_release(release: str, opset: int | None, known: Releases) -> str | None:
+    """Its ONNX Runtime must know the graph's opset.
+
+    The IR version needs no rule: a graph is written with the lowest that carries its opset
+    (`tasks.child.onnx_writing`), and an ONNX Runtime that knows an opset knows that.
+    """
+    found = known.releases.get(release)
+    if opset is None:
+        return None
+    if found is None or found.onnx_opset is None:
+        return f"it is not known which ONNX opset Triton {release} takes; triton_releases.yaml may say it"
+    if opset > found.onnx_opset:
+        return (
+            f"Triton {release} has ONNX Runtime {found.onnxruntime}, which takes opsets up to "
+            f"{found.onnx_opset}; model.yaml says opset {opset}"
+        )
     return None
+
+
+def source(product: Product) -> Product | None:
+    """Half precision is made of the fp32 graph, which is fused where the model asks for it."""
+    return product.model_copy(update={"precision": "fp32"}) if product.precision == "fp16" else None
+
+
+def calibrated(product: Product) -> bool:
+    """int8 takes the ranges of its tensors from samples."""
+    return product.precision == "int8"
 
 
 def build_fields(spec: ModelSpec, product: Product) -> dict[str, Any]:

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
-from tasks.core.values import Format, Interface
+from collections.abc import Mapping
+from typing import Literal
 
-MADE_OF: Format | None = None
+from tasks.core.releases import Releases
+from tasks.core.values import Accelerator, ExportFormat, Precision
+from tasks.formats.base import OtherEnvironment, any_interface, nothing_more, of_the_export, uncalibrated
+
+EXPORT: ExportFormat = "tf-savedmodel"
+PRECISIONS: tuple[Precision, ...] = ("fp32",)
+TORCH_JIT: Literal["none", "trace", "script"] = "none"
+ENGINES = False
 CONVERT_STEP = "convert_savedmodel"
 LIBRARIES: tuple[str, ...] = ("tensorflow",)
+TOOLS: tuple[str, ...] = ()
+ENVIRONMENT: OtherEnvironment | None = None
 FILE = "model.savedmodel"
 NATIVE_BACKEND = "tensorflow"
-SESSION = "savedmodel_session"
+PLATFORM = "tensorflow_savedmodel"
+ACCELERATORS: Mapping[Accelerator, tuple[Precision, ...]] = {"trt": ("fp32", "fp16"), "amp": ("fp32",)}
+"""`amp` makes an fp32 graph fp16 where that is safe."""
+SESSION: str | None = "savedmodel_session"
+CUDA_GRAPHS = False
+source = of_the_export
+calibrated = uncalibrated
+why_not_native = any_interface
+build_fields = nothing_more
 
 
-def why_not_native(interface: Interface) -> str | None:
-    """The signature names its tensors: any interface will do."""
+def why_not_in_release(release: str, opset: int | None, known: Releases) -> str | None:
+    """Later images have no tensorflow backend."""
+    if release > known.last_tensorflow:
+        return f"Triton {release} has no tensorflow backend; {known.last_tensorflow} is the last"
     return None

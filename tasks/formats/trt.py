@@ -5,18 +5,32 @@ Networks are strongly typed: the precision is that of the ONNX graph that the en
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
-from tasks.core.environment import card, provider
-from tasks.core.spec import ModelSpec
-from tasks.core.values import Format, Interface, Product
+from tasks.core.environment import provider
+from tasks.core.values import Accelerator, ExportFormat, Interface, Precision, Product
+from tasks.formats.base import OtherEnvironment, engine_fields, every_release, uncalibrated
 
-MADE_OF: Format | None = "onnx"
+if TYPE_CHECKING:
+    from tasks.core.spec import ModelSpec
+
+EXPORT: ExportFormat = "onnx"
+PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8")
+TORCH_JIT: Literal["none", "trace", "script"] = "none"
+ENGINES = True
 CONVERT_STEP = "convert_tensorrt"
 LIBRARIES: tuple[str, ...] = ("tensorrt", "torch")
+TOOLS: tuple[str, ...] = ()
+ENVIRONMENT: OtherEnvironment | None = None
 FILE = "model.plan"
 NATIVE_BACKEND = "tensorrt"
-SESSION = "trt_session"
+PLATFORM = ""
+ACCELERATORS: Mapping[Accelerator, tuple[Precision, ...]] = {}
+SESSION: str | None = "trt_session"
+CUDA_GRAPHS = False
+calibrated = uncalibrated
+why_not_in_release = every_release
 
 
 def library() -> str:
@@ -24,20 +38,19 @@ def library() -> str:
     return "tensorrt-rtx" if "rtx" in (provider("tensorrt") or "") else "tensorrt"
 
 
-def why_not_native(interface: Interface) -> str | None:
+def why_not_native(interface: Interface, max_batch_size: int) -> str | None:
     """Triton's backend links TensorRT; engines of TensorRT-RTX are in a format of their own."""
     if library() == "tensorrt-rtx":
         return "Triton's tensorrt backend does not run engines of TensorRT-RTX; they are hosted"
     return None
 
 
+def source(product: Product) -> Product | None:
+    """The ONNX graph of the same precision, made for TensorRT."""
+    return product.model_copy(update={"format": "onnx", "accelerator": "trt"})
+
+
 def build_fields(spec: ModelSpec, product: Product) -> dict[str, Any]:
-    """What an engine depends on beside its graph: library, shapes, workspace, and the card, where there is
-    one, that it is built and proven on. (An engine of TensorRT-RTX is for many cards; its proof is not.)"""
-    shapes = spec.engine_shapes(product.variant, product.parameters)
-    return {
-        "library": library(),
-        "shapes": {name: range_.model_dump(mode="json") for name, range_ in shapes.items()},
-        "workspace_bytes": spec.variants[product.variant].convert.workspace_bytes,
-        "card": card(),
-    }
+    """What an engine depends on beside its graph: the library, too. (An engine of TensorRT-RTX is for many
+    cards; its proof is not.)"""
+    return {"library": library(), **engine_fields(spec, product)}

@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Literal
 
-from tasks.core.values import Format, Interface
+from tasks.core.values import Accelerator, ExportFormat, Interface, Precision
+from tasks.formats.base import OtherEnvironment, every_release, nothing_more, of_the_export, uncalibrated
 
-MADE_OF: Format | None = None
+EXPORT: ExportFormat = "ts-trace"
+PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "bf16")
+TORCH_JIT: Literal["none", "trace", "script"] = "trace"
+ENGINES = False
 CONVERT_STEP = "convert_torchscript"
 LIBRARIES: tuple[str, ...] = ("torch",)
+TOOLS: tuple[str, ...] = ()
+ENVIRONMENT: OtherEnvironment | None = None
 FILE = "model.pt"
 NATIVE_BACKEND = "pytorch"
-SESSION = "torchscript_session"
+PLATFORM = "pytorch_libtorch"
+ACCELERATORS: Mapping[Accelerator, tuple[Precision, ...]] = {}
+SESSION: str | None = "torchscript_session"
+CUDA_GRAPHS = True
+source = of_the_export
+calibrated = uncalibrated
+why_not_in_release = every_release
+build_fields = nothing_more
 
 
-def why_not_native(interface: Interface) -> str | None:
+def why_not_native(interface: Interface, max_batch_size: int) -> str | None:
     """Outputs of TorchScript have no names: the backend reads their positions from `NAME__i`.
 
     The server checks this only when it loads the model, and not completely; so it is checked here.

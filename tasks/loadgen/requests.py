@@ -19,10 +19,20 @@ ANSWER_S = 30.0
 
 
 class Samples:
-    """Samples of a model in the data types that its server wants, batch axis first."""
+    """Samples of a model in the data types that its server wants, batch axis first.
 
-    def __init__(self, arrays: Arrays, dtypes: dict[str, str]) -> None:
-        self.dtypes = dtypes
+    fixed: the only batch that a server which does no batching takes;
+    flat_outputs: those to which the server adds an axis of 1 beside the batch.
+    """
+
+    def __init__(
+        self,
+        arrays: Arrays,
+        dtypes: dict[str, str],
+        fixed: int | None = None,
+        flat_outputs: tuple[str, ...] = (),
+    ) -> None:
+        self.dtypes, self.fixed, self.flat_outputs = dtypes, fixed, flat_outputs
         self.arrays: Arrays = {
             name: np.ascontiguousarray(arrays[name].astype(triton_to_np_dtype(dtype), copy=False))
             for name, dtype in dtypes.items()
@@ -31,10 +41,18 @@ class Samples:
     @classmethod
     def read(cls, artifact: Path, config: str) -> Samples:
         """Samples of a `profile_data` artifact for a model config (JSON)."""
-        entries = json.loads(config)["input"]
-        dtypes = {entry["name"]: entry["data_type"].removeprefix("TYPE_") for entry in entries}
+        told = json.loads(config)
+        dtypes = {entry["name"]: entry["data_type"].removeprefix("TYPE_") for entry in told["input"]}
         with np.load(artifact / "samples.npz") as file:
-            return cls({name: file[f"x/{name}"] for name in dtypes}, dtypes)
+            arrays = {name: file[f"x/{name}"] for name in dtypes}
+        if not told.get("max_batch_size"):
+            return cls(arrays, dtypes, int(told["input"][0]["dims"][0]))
+        flat_inputs, flat_outputs = (
+            tuple(entry["name"] for entry in told.get(kind, ()) if "reshape" in entry)
+            for kind in ("input", "output")
+        )
+        arrays |= {name: arrays[name][:, None] for name in flat_inputs}
+        return cls(arrays, dtypes, flat_outputs=flat_outputs)
 
     def __len__(self) -> int:
         return len(next(iter(self.arrays.values())))
@@ -42,7 +60,8 @@ class Samples:
     def batch(self, start: int, size: int) -> Samples:
         """`size` samples from `start`, going round at the end."""
         rows = (start + np.arange(size)) % len(self)
-        return Samples({name: array[rows] for name, array in self.arrays.items()}, self.dtypes)
+        arrays = {name: array[rows] for name, array in self.arrays.items()}
+        return Samples(arrays, self.dtypes, self.fixed, self.flat_outputs)
 
     def inputs(self) -> list[Any]:
         """The whole as inputs of one request."""

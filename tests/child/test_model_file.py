@@ -80,8 +80,12 @@ ONNX: dict[str, tuple[Any, dict[str, Any], str]] = {
     "operator": (graph(node="NoSuchOperator"), {}, "ONNX Runtime .* cannot run it: .*NoSuchOperator"),
     "external-missing": (with_weights("w.bin"), {}, "its external data: .*w.bin"),
     "external-outside": (with_weights("../w.bin"), {}, r"'../w.bin'; it must lie beside the file"),
-    "fixed-batch": (graph((1, 6), out=(1, 6)), {}, "first axis is fixed, so it takes no batches"),
-    "no-axis-beside": (graph(("n",), out=("n",)), {}, "input 'x' of shape .*: Triton wants an axis beside"),
+    "no-axis": (graph((), out=()), {}, "input 'x' is one number: it has no axis that counts samples"),
+    "part-of-a-batch": (
+        graph((4, 6), out=(4, 6)),
+        {"samples": {"x": np.ones((6, 6), np.float32)}},
+        "--samples: the model takes batches of 4 only: give a multiple of 4",
+    ),
     "free-axis": (graph(("n", "m"), out=("n", "m")), {}, r"input 'x' has free axes; give --shape x=1,\?"),
     "output-without-batch": (graph(node="ReduceSum", out=()), {}, "output 'y' has no batch axis"),
     "text": (graph(dtype=T.STRING, node="Identity"), {}, "input 'x' is string; served are bool"),
@@ -107,6 +111,8 @@ CLEAR: dict[str, tuple[Any, dict[str, Any]]] = {
     "shaped": (graph(("n", "m"), out=("n", "m")), {"shapes": {"x": [1, 4]}}),
     "sampled": (graph(("n", "m"), out=("n", "m")), {"samples": {"x": np.ones((5, 3), np.float32)}}),
     "external": (with_weights("there.bin"), {}),
+    "fixed-batch": (graph((4, 6), out=(4, 6)), {}),
+    "batch-only": (graph(("n",), out=("n",)), {}),
 }
 
 
@@ -150,7 +156,12 @@ def test_clear_onnx_files_are_model_folders(onnx_answers: tuple[Path, dict[str, 
     }
     assert {name: spec.inputs[0].shape for name, spec in specs.items()} == {
         "plain": (-1, 6), "shaped": (-1, 4), "sampled": (-1, 3), "external": (-1, 6),
+        "fixed-batch": (4, 6), "batch-only": (-1,),
     }  # fmt: skip
+    assert {name: spec.outputs[0].shape[0] for name, spec in specs.items()}["fixed-batch"] == 4
+    assert {name for name, spec in specs.items() if spec.variants["file"].serving.max_batch_size == 0} == {
+        "fixed-batch"
+    }
     assert {spec.formats["onnx"].precisions for spec in specs.values()} == {("fp32", "fp16")}
     assert {spec.opset for spec in specs.values()} == {17}
     assert {name: spec.variants["file"].samples for name, spec in specs.items()}["sampled"] == 5

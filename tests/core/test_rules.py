@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tasks.core.matrix import Plan, Selection, expand
 from tasks.core.profile import GpuProfile
+from tasks.core.releases import load_releases
 from tasks.core.rules import choose_backend, why_no_accelerator
 from tasks.core.spec import FormatSpec, ModelSpec
 from tasks.core.values import Accelerator, Format, Interface, Precision
@@ -29,30 +31,117 @@ def accelerated(data: dict[str, Any], *accelerators: str) -> ModelSpec:
 def plan(spec: ModelSpec, profile: GpuProfile, **more: Any) -> Plan:
     selection = Selection(accelerators=more.pop("accelerators", ()), formats=("onnx",), precisions=("fp32",))
     return expand(
-        spec, "tiny", profile, generator="client", triton_release="24.10", selection=selection, **more
+        spec,
+        "tiny",
+        profile,
+        generator="client",
+        triton_release="24.10",
+        releases=load_releases(),
+        selection=selection,
+        **more,
     )
 
 
+def choose(
+    format_: Format,
+    io: Interface,
+    release: str = "24.10",
+    *,
+    backends: Any = WHOLE,
+    batch: int = 8,
+    opset: int = 17,
+) -> tuple[str | None, str]:
+    return choose_backend(format_, io, batch, opset, backends, release, load_releases())
+
+
 def test_server_with_the_formats_backend_is_native_else_hosted_else_none(io: Interface) -> None:
-    assert choose_backend("onnx", io, 8, WHOLE, "24.10") == ("native", "")
-    assert choose_backend("onnx", io, 8, ("python",), "24.10") == (
-        "hosted", "the server has no onnxruntime backend",
-    )  # fmt: skip
-    none, reason = choose_backend("onnx", io, 8, ("pytorch",), "24.10")
+    assert choose("onnx", io) == ("native", "")
+    assert choose("onnx", io, backends=("python",)) == ("hosted", "the server has no onnxruntime backend")
+    none, reason = choose("onnx", io, backends=("pytorch",))
     assert none is None
     assert reason == "the server has no onnxruntime backend, and no python backend, which would host it"
 
 
 def test_tensorflow_is_native_up_to_its_last_image(io: Interface) -> None:
-    assert choose_backend("tf-savedmodel", io, 8, WHOLE, "25.02")[0] == "native"
-    backend, reason = choose_backend("tf-savedmodel", io, 8, WHOLE, "25.03")
-    assert backend == "hosted"
-    assert reason == "Triton 25.03 has no tensorflow backend; 25.02 is the last"
+    assert choose("tf-savedmodel", io, "25.02")[0] == "native"
+    reason = "Triton 25.03 has no tensorflow backend; 25.02 is the last"
+    assert choose("tf-savedmodel", io, "25.03") == ("hosted", reason)
+
+
+def test_releases_are_passed_in_and_not_known_otherwise(io: Interface) -> None:
+    known = load_releases().model_copy(update={"last_tensorflow": "25.05", "first_torch_aoti": "25.01"})
+    assert choose_backend("tf-savedmodel", io, 8, None, WHOLE, "25.03", known)[0] == "native"
+    assert choose_backend("aoti", io, 1, None, WHOLE, "25.03", known)[0] == "native"
+
+
+def test_aoti_is_native_from_its_first_release_on_and_without_batches(io: Interface) -> None:
+    assert choose("aoti", io, "26.03", batch=0) == ("native", "")
+    reason = "Triton 26.02 has no native aoti; 26.03 is the first with it"
+    assert choose("aoti", io, "26.02", batch=0) == ("hosted", reason)
+    assert choose("aoti", io, "26.03") == ("hosted", "the pytorch backend runs aoti without batching only")
+
+
+@pytest.mark.parametrize(
+    ("release", "opset", "reason"),
+    [
+        ("21.02", 13, None),
+        ("21.02", 14, "has ONNX Runtime 1.6.0, which takes opsets up to 13; model.yaml says opset 14"),
+        ("25.02", 21, None),
+        ("25.02", 22, "has ONNX Runtime 1.20.1, which takes opsets up to 21; model.yaml says opset 22"),
+        ("21.10", 13, "it is not known which ONNX opset Triton 21.10 takes; triton_releases.yaml may say it"),
+        ("24.12", 13, "it is not known which ONNX opset Triton 24.12 takes; triton_releases.yaml may say it"),
+    ],
+)
+def test_onnx_is_native_where_the_release_is_known_to_take_its_opset(
+    release: str, opset: int, reason: str | None, io: Interface
+) -> None:
+    backend, why = choose("onnx", io, release, opset=opset)
+    assert (backend, bool(why)) == (("native", False) if reason is None else ("hosted", True))
+    assert why.endswith(reason or "")
+    alone = choose("onnx", io, release, opset=opset, backends=("onnxruntime",))
+    assert alone[0] == (None if reason else "native")
+
+
+def test_tf_trt_needs_an_environment_and_a_native_backend(
+    model_data: dict[str, Any], profile: GpuProfile
+) -> None:
+    model_data["framework"] = "tensorflow"
+    model_data["inputs"][0]["shape"] = ["batch", "length"]
+    model_data["formats"] = {
+        "tf-trt": {"export": "tf-savedmodel", "precisions": ["fp32"], "accelerators": ["trt"]}
+    }
+    spec = ModelSpec.model_validate(model_data)
+
+    def found(card: GpuProfile, release: str, backends: Any) -> set[str]:
+        plan = expand(
+            spec,
+            "tiny",
+            card,
+            generator="client",
+            triton_release=release,
+            releases=load_releases(),
+            selection=Selection(),
+            backends=backends,
+        )
+        return {e.reason for e in plan.excluded} | {c.static.backend for c in plan.cells}
+
+    assert found(profile, "25.02", WHOLE) == {
+        "tf-trt is made by TensorFlow up to 2.17 built with TensorRT: name an environment that has it (in an "
+        "image: its prefix) in gpu_profiles/card.yaml, `environments: {tf-trt: /path/to/environment}`"
+    }
+    named = profile.model_copy(update={"environments": {"tf-trt": Path("/opt/tf")}})
+    assert found(named, "25.02", WHOLE) == {"native"}
+    assert found(named, "25.02", ("python",)) == {
+        "the server has no tensorflow backend, and tf-trt is not hosted"
+    }
+    assert found(named, "25.03", WHOLE) == {
+        "Triton 25.03 has no tensorflow backend; 25.02 is the last, and tf-trt is not hosted"
+    }
 
 
 def test_torchscript_without_positions_in_its_names_is_hosted(interface: Any) -> None:
     io = interface([("ids", "int64", (-1, 4))], [("y__0", "float32", (-1, 4))])
-    backend, reason = choose_backend("ts-trace", io, 8, WHOLE, "24.10")
+    backend, reason = choose("ts-trace", io)
     assert backend == "hosted"
     assert "needs tensor 0 named NAME__0, not 'ids'" in reason
 

@@ -95,7 +95,11 @@ def test_complete_file_is_read(path: Path, model_data: dict[str, Any], spec: Mod
             "'tf-savedmodel' or 'tf-trt' (found 'openvino')",
         ),
         ("formats.ts-trace.precisions", ["int8"], "formats.ts-trace.precisions: fp32, fp16, bf16 are built"),
-        ("formats.tf-trt", {"export": "onnx", "precisions": ["fp32"]}, "formats.tf-trt: not built"),
+        (
+            "formats.tf-trt",
+            {"export": "onnx", "precisions": ["fp32"]},
+            "formats.tf-trt.export: it is made of",
+        ),
         ("formats.onnx.export", "ts-trace", "formats.onnx.export: it is made of onnx, not of ts-trace"),
         ("formats.onnx.precisions", ["fp8"], "formats.onnx.precisions.0: Input should be 'fp32'"),
         ("tolerances.fp32.absolute", 0, "tolerances.fp32.absolute: Input should be greater than 0"),

@@ -14,14 +14,14 @@ PUBLISHED = Path(__file__).parents[1] / "published"
 SMALL = ("--max-batch-size", "2", "--max-concurrency", "1", "--request-count", "10", "--generator", "client")
 
 
-def write_net(path: Path) -> None:
-    """x [n, 6] -> y [n, 3]: a softmax of a linear map."""
+def write_net(path: Path, batch: Any = "n") -> None:
+    """x [batch, 6] -> y [batch, 3]: a softmax of a linear map."""
     weights = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Softmax", ["h"], ["y"])],
         "g",
-        [helper.make_tensor_value_info("x", T.FLOAT, ["n", 6])],
-        [helper.make_tensor_value_info("y", T.FLOAT, ["n", 3])],
+        [helper.make_tensor_value_info("x", T.FLOAT, [batch, 6])],
+        [helper.make_tensor_value_info("y", T.FLOAT, [batch, 3])],
         [onnx.numpy_helper.from_array(weights, "w")],
     )
     opsets = [helper.make_opsetid("", 17)]
@@ -43,6 +43,20 @@ def test_onnx_file_is_served_and_measured(command: Any, tmp_path: Path) -> None:
         weights = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
         logits = np.exp(x @ weights)
         np.testing.assert_allclose(served["y"], logits / logits.sum(axis=1, keepdims=True), atol=1e-5)
+
+
+def test_onnx_file_with_a_fixed_first_axis_is_served_without_batching(command: Any, tmp_path: Path) -> None:
+    write_net(tmp_path / "fours.onnx", batch=4)
+    code, output = command.run("sweep", "--onnx", str(tmp_path / "fours.onnx"), "--precision", "fp32", *SMALL)
+    assert code == 0, output
+    rows = command.rows()
+    (cell,) = (row for row in rows if row["kind"] == "cell")
+    assert cell["verdict"] in ("measured", "unstable")
+    assert cell["largest_difference"] < 1e-5
+    measured = [row for row in rows if row["kind"] == "measurement"]
+    assert {(row["scenario"], row["batching"], row["max_batch_size"], row["batch"]) for row in measured} == {
+        ("offline", "disabled", 0, 4), ("online", "disabled", 0, 4),
+    }  # fmt: skip
 
 
 def test_published_folder_passes(command: Any) -> None:

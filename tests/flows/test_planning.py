@@ -12,7 +12,7 @@ from flows.options import SweepOptions
 from flows.planning import choose_generator, plan, preflight
 from tasks.core.errors import UserError
 from tasks.core.site import ROOT, Site
-from tasks.formats import FORMATS, TOOLS
+from tasks.formats import FORMATS, aoti
 from tasks.loadgen import GENERATORS
 from tasks.prepare import check_sources
 from tasks.servers import SERVERS
@@ -93,7 +93,7 @@ def test_format_needs_the_libraries_of_what_it_is_made_of(
 
 def test_format_needs_the_programs_that_make_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     options = SweepOptions(models=("bert",), formats=("aoti",), precisions=("fp32",))
-    monkeypatch.setitem(TOOLS, "aoti", ("no-such-compiler",))
+    monkeypatch.setattr(aoti, "TOOLS", ("no-such-compiler",))
     (entry,) = plan(options, site)[0].plan.excluded
     assert entry.reason.startswith("not installed: no-such-compiler; install it with the system's")
 

@@ -21,6 +21,7 @@ from tasks.core import environment
 from tasks.core.build import Workplace, build
 from tasks.core.matrix import Selection, expand
 from tasks.core.plugins import Plugin, load_model, load_profile
+from tasks.core.releases import load_releases
 from tasks.core.site import ROOT, Site, default_site
 from tasks.core.values import ArtifactRef, Cell, Product
 
@@ -93,6 +94,7 @@ def tiny_cell(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
             load_profile(site.profiles, "cpu"),
             generator="client",
             triton_release="24.10",
+            releases=load_releases(),
             selection=Selection(formats=(format_,), precisions=(precision,)),
         ).cells
         at = Workplace(

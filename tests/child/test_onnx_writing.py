@@ -8,7 +8,8 @@ import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper
 
-from tasks.child.onnx_files import lowest_ir_version, write
+from tasks.child.onnx_writing import lowest_ir_version, write
+from tasks.core.releases import load_releases
 
 
 @pytest.mark.parametrize(
@@ -17,6 +18,15 @@ from tasks.child.onnx_files import lowest_ir_version, write
 def test_ir_version_is_the_lowest_that_carries_the_opset(opset: int, ir: int) -> None:
     model = ModelProto(ir_version=13, opset_import=[helper.make_opsetid("", opset)])
     assert lowest_ir_version(model) == ir
+
+
+def test_a_release_that_takes_an_opset_takes_the_ir_version_that_it_is_written_in() -> None:
+    known = [r for r in load_releases().releases.values() if r.onnx_opset and r.onnx_ir]
+    assert len(known) >= 4
+    for release in known:
+        for opset in range(13, release.onnx_opset + 1):
+            model = ModelProto(opset_import=[helper.make_opsetid("", opset)])
+            assert lowest_ir_version(model) <= release.onnx_ir
 
 
 def test_other_operator_sets_ask_for_no_newer_one_than_they_need() -> None:
