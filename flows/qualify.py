@@ -162,7 +162,8 @@ def measure_cell(
     log_path = at.logs / f"{cell.name}.tritonserver.log"
     with server(provider, at.site, repository, log_path) as running, record.memory_of(running.pid):
         # Accuracy is proven through the dynamic batcher, so that serving comes first.
-        endpoint = deploy(running, configured, cell.dynamic, built.samples, at)
+        sizes = (*cell.offline.batch_sizes, cell.dynamic.max_batch_size)
+        endpoint = deploy(running, configured, cell.dynamic, built.samples, at, sizes)
         record.endpoint = endpoint
         record.correctness = correctness(
             plugin, cell, endpoint, built.prepared, built.samples, built.reference, at

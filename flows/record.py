@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from tasks.baseline import Baseline
 from tasks.core.clock import collecting, now
 from tasks.core.environment import Host
-from tasks.core.errors import StepError, UnsupportedError
+from tasks.core.errors import InfeasibleError, StepError, UnsupportedError
 from tasks.core.files import write_atomic
 from tasks.core.memory import peak_bytes
 from tasks.core.results import (
@@ -61,6 +61,7 @@ class Record:
     )
     endpoint: Endpoint | None = None
     server_peak_bytes: int | None = None
+    largest_batch: int | None = None
     outcome: Outcome | None = None
 
     @contextmanager
@@ -128,6 +129,9 @@ class Recorder:
                 record.outcome = record.judge()
             except UnsupportedError as error:
                 record.outcome = Outcome(verdict="unsupported", reason=str(error))
+            except InfeasibleError as error:
+                record.largest_batch = error.largest_batch
+                record.outcome = Outcome(verdict="infeasible", reason=str(error))
             except StepError as error:
                 command = error.command or self._again(cell)
                 record.outcome = Outcome(verdict="error", reason=str(error), log=error.log, command=command)
@@ -159,7 +163,10 @@ class Recorder:
             "server_s": server_s,
             "orchestration_s": wall - server_s - sum(stages.values()),
         }
-        size: Row = {"server_peak_bytes": record.server_peak_bytes}
+        size: Row = {
+            "server_peak_bytes": record.server_peak_bytes,
+            "largest_batch": record.largest_batch,
+        }
         size |= {"artifact_bytes": record.artifact.size} if record.artifact else {}
         found = _correctness(record.correctness) if record.correctness else {}
         if record.endpoint:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import tritonclient.grpc as triton
 from prefect import task
@@ -13,9 +15,12 @@ from tasks.configure import Configured
 from tasks.core.build import Workplace
 from tasks.core.clock import work
 from tasks.core.environment import device_lock
-from tasks.core.errors import StepError
+from tasks.core.errors import InfeasibleError, StepError
+from tasks.core.memory import has_ended
 from tasks.core.values import ArtifactRef, Endpoint, Serving
+from tasks.fitting import check_fit
 from tasks.loadgen.requests import Samples
+from tasks.predictions import TIMEOUT_S
 from tasks.servers.base import Running
 from tasks.servers.control import load
 
@@ -27,25 +32,34 @@ def deploy(
     serving: Serving,
     samples: ArtifactRef,
     at: Workplace,
+    sizes: Sequence[int] = (),
 ) -> Endpoint:
-    """Load the model with the wanted serving and send it one sample.
+    """Load the model with the wanted serving and send it one sample, and then a batch of the largest of
+    `sizes`, if there are any.
 
     Raises:
-        StepError: it did not load, or its first request failed.
+        InfeasibleError: memory ended; with the largest of the sizes that fits.
+        StepError: it did not load, or a request failed.
     """
     with device_lock(at.profile, exclusive=False), work("deploy"):
-        one = Samples.read(at.site.store.path(samples), configured.dynamic).batch(0, 1)
+        data = Samples.read(at.site.store.path(samples), configured.dynamic)
         with triton.InferenceServerClient(running.grpc_url) as client:
+
+            def ask(size: int) -> None:
+                timeout_s = max(serving.load_timeout_s, TIMEOUT_S)
+                client.infer(configured.model, data.batch(0, size).inputs(), client_timeout=timeout_s)
+
             start = time.perf_counter()
-            config = configured.static if serving.batching == "static" else configured.dynamic
-            load(client, configured.model, config, timeout_s=serving.load_timeout_s, log=running.log)
+            _load(client, running, configured, serving)
             load_s = time.perf_counter() - start
             start = time.perf_counter()
             try:
-                client.infer(configured.model, one.inputs(), client_timeout=serving.load_timeout_s)
+                least = data.fixed or 1
+                check_fit(ask, (least,))
+                first_request_ms = (time.perf_counter() - start) * 1e3
+                check_fit(ask, (least, *filter(None, sizes)))
             except InferenceServerException as error:
-                raise StepError(f"the first request failed: {error}", log=running.log) from error
-            first_request_ms = (time.perf_counter() - start) * 1e3
+                raise StepError(f"the first requests failed: {error}", log=running.log) from error
     return Endpoint(
         grpc_url=running.grpc_url,
         http_url=running.http_url,
@@ -58,3 +72,14 @@ def deploy(
         load_s=load_s,
         first_request_ms=first_request_ms,
     )
+
+
+def _load(client: Any, running: Running, configured: Configured, serving: Serving) -> None:
+    config = configured.static if serving.batching == "static" else configured.dynamic
+    try:
+        load(client, configured.model, config, timeout_s=serving.load_timeout_s, log=running.log)
+    except StepError as error:
+        if not has_ended(str(error)):
+            raise
+        said = " ".join(str(error).split())[:300]
+        raise InfeasibleError(f"memory ended as it was loaded ({said})", largest_batch=0) from error

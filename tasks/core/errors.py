@@ -3,6 +3,7 @@
     ServegridError
     ├── UserError           the input is wrong: one line, exit code 2
     ├── UnsupportedError    a cell cannot exist here: verdict `unsupported`, with the rule
+    ├── InfeasibleError     memory ended in the served model: verdict `infeasible`
     └── StepError           a step of a cell failed: verdict `error`, with log and repeat command
 
 A message says what is wrong, where, and what to write or do instead.
@@ -24,6 +25,14 @@ class UserError(ServegridError):
 
 class UnsupportedError(ServegridError):
     """This cell cannot be built or served here; the message is the rule that says so."""
+
+
+class InfeasibleError(ServegridError):
+    """The served model ran out of memory; `largest_batch` is the largest batch that fits, 0 if none does."""
+
+    def __init__(self, message: str, *, largest_batch: int) -> None:
+        super().__init__(message)
+        self.largest_batch = largest_batch
 
 
 class StepError(ServegridError):

@@ -1,9 +1,23 @@
-"""How much memory processes have taken, from Linux's /proc."""
+"""How much memory processes have taken, from Linux's /proc; and how they say that it has ended."""
 
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
+
+ENDED = re.compile(
+    r"out ?of ?memory|MemoryError|bad_alloc|ResourceExhausted|can't allocate memory|cannot allocate memory"
+    r"|failed to allocate memory|allocation failed|BFCArena::AllocateRawInternal",
+    re.IGNORECASE,
+)
+"""Words by which Python, C++, PyTorch, TensorFlow, ONNX Runtime, TensorRT and CUDA say that memory has
+ended."""
+
+
+def has_ended(message: str) -> bool:
+    """Whether an error's message says that memory has ended."""
+    return ENDED.search(message) is not None
 
 
 def peak_bytes(pid: int) -> int:

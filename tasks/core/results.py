@@ -25,13 +25,15 @@ from tasks.core.values import Cell, LoadPlan, Product, Serving
 
 log = logging.getLogger("servegrid")
 
-Verdict = Literal["passed", "measured", "failed_accuracy", "unstable", "unsupported", "error", "skipped"]
+Verdict = Literal[
+    "passed", "measured", "failed_accuracy", "unstable", "infeasible", "unsupported", "error", "skipped"
+]  # fmt: skip
 FAILING: tuple[Verdict, ...] = ("error", "failed_accuracy")
 """A campaign with a cell of these exits 1."""
 WHOLE: tuple[Verdict, ...] = ("passed", "measured", "unstable")
 """Cells of these ran through every stage."""
 
-SETTLED: tuple[Verdict, ...] = (*WHOLE, "failed_accuracy", "unsupported")
+SETTLED: tuple[Verdict, ...] = (*WHOLE, "failed_accuracy", "infeasible", "unsupported")
 """Cells of these are not run again when a campaign is resumed."""
 
 Row = dict[str, Any]
@@ -106,7 +108,7 @@ CELLS: dict[str, pl.DataType] = {
         pl.Float64(),
     ),
     **dict.fromkeys(("least_cosine", "invariance"), pl.Float64()),
-    **dict.fromkeys(("artifact_bytes", "server_peak_bytes"), pl.Int64()),
+    **dict.fromkeys(("artifact_bytes", "server_peak_bytes", "largest_batch"), pl.Int64()),
     "stage_s": pl.String(),
     **dict.fromkeys(("wall_s", "server_s", "orchestration_s"), pl.Float64()),
 }

@@ -13,9 +13,10 @@ import pytest
 from flows.record import Outcome, Record, Recorder
 from tasks.core.clock import work
 from tasks.core.environment import host
-from tasks.core.errors import StepError, UnsupportedError, UserError
+from tasks.core.errors import InfeasibleError, StepError, UnsupportedError, UserError
 from tasks.core.matrix import Selection, expand
 from tasks.core.plugins import load_model, load_profile
+from tasks.core.releases import load_releases
 from tasks.core.results import Writer, read
 from tasks.core.site import ROOT
 from tasks.core.values import ArtifactRef, Cell, Endpoint
@@ -82,7 +83,13 @@ def cell() -> Cell:
     spec = load_model(ROOT / "models", "bert_large_qa").spec
     profile = load_profile(ROOT / "gpu_profiles", "cpu")
     return expand(
-        spec, "tiny", profile, generator="client", triton_release="24.10", selection=Selection()
+        spec,
+        "tiny",
+        profile,
+        generator="client",
+        triton_release="24.10",
+        releases=load_releases(),
+        selection=Selection(),
     ).cells[0]
 
 
@@ -131,6 +138,16 @@ def test_known_error_in_a_cell_ends_as_its_one_row(
     found = tuple(row[name] for name in ("verdict", "reason", "log", "command"))
     assert found == (verdict, reason, log, command)
     assert (row["cell"], row["campaign"], row["profile"]) == (cell.name, "c1", "cpu")
+
+
+def test_end_of_memory_is_infeasible_with_the_largest_batch_that_fits(
+    recorder: Recorder, cell: Cell, tmp_path: Path
+) -> None:
+    with recorder.cell(cell):
+        raise InfeasibleError("memory ended at batch 8", largest_batch=4)
+    row = only_row(tmp_path)
+    found = tuple(row[name] for name in ("verdict", "reason", "largest_batch", "log"))
+    assert found == ("infeasible", "memory ended at batch 8", 4, None)
 
 
 @pytest.mark.parametrize(
