@@ -53,7 +53,8 @@ def write_models(repository: Path) -> None:
     for folder in (hosted, bare):
         folder.mkdir(parents=True)
         (folder.parent / "config.pbtxt").write_text(CONFIG)
-    shutil.copy(HOSTING / "model.py", hosted)
+    for file in ("model.py", "pipeline.py"):
+        shutil.copy(HOSTING / file, hosted)
     (hosted / "noop_session.py").write_text(NOOP_SESSION)
     with (hosted.parent / "config.pbtxt").open("a") as file:
         file.write('parameters { key: "session" value { string_value: "noop_session" } }\n')

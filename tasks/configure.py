@@ -64,6 +64,9 @@ def model_config(
         assert module.SESSION is not None, format_
         config.backend = "python"
         config.parameters["session"].string_value = module.SESSION
+        if serving.device_kind == "gpu" and serving.batching == "dynamic":
+            # A CPU has nothing to gain: what collects and answers would take the cores that compute.
+            config.parameters["pipelined"].string_value = "true"
     config.input.extend(_tensor(pb.ModelInput, t, serving) for t in interface.inputs)
     config.output.extend(_tensor(pb.ModelOutput, t, serving) for t in interface.outputs)
     kind = pb.ModelInstanceGroup.KIND_CPU if serving.device_kind == "cpu" else pb.ModelInstanceGroup.KIND_GPU
@@ -98,7 +101,7 @@ def write_repository(
         (version / FORMATS[format_].FILE).symlink_to(artifact / FORMATS[format_].FILE)
     else:
         (version / "artifact").symlink_to(artifact)
-        for file in ("model.py", f"{FORMATS[format_].SESSION}.py"):
+        for file in ("model.py", "pipeline.py", f"{FORMATS[format_].SESSION}.py"):
             shutil.copy(HOSTING / file, version / file)
     (folder / "config.pbtxt").write_text(text_format.MessageToString(config), encoding="utf-8")
     return config

@@ -34,6 +34,8 @@ class QuestionAnswering(torch.nn.Module):  # type: ignore[misc]
         self, input__0: torch.Tensor, input__1: torch.Tensor, input__2: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Token ids, segment ids, mask, each int32 [b, seq] -> start and end logits, float [b, seq]."""
+        # ONNX Runtime fuses the eager form of attention into one operator; PyTorch's own is faster elsewhere.
+        self.network.set_attn_implementation("eager" if torch.onnx.is_in_onnx_export() else "sdpa")
         # The library's own mask bakes fp32 into a trace, so that a traced module could not be halved later;
         # this form follows the weights' dtype, and ONNX Runtime's attention fusion knows it.
         square = input__2.unsqueeze(1).unsqueeze(2).expand(-1, -1, input__2.shape[1], -1)
@@ -58,12 +60,11 @@ def get_model(
     names = {"inputs": ["input__0", "input__1", "input__2"], "outputs": ["output__0", "output__1"]}
     if checkpoint is None or config_file is None:
         torch.manual_seed(0)
-        network = BertForQuestionAnswering(BertConfig(**LARGE, attn_implementation="eager"))
+        network = BertForQuestionAnswering(BertConfig(**LARGE))
         return QuestionAnswering(network).eval(), names
     state = _read_state(checkpoint)
     settings = json.loads(Path(config_file).read_text(encoding="utf-8"))
-    # Eager: ONNX Runtime fuses this form of attention; the sdpa form exports correctly but stays unfused.
-    config = BertConfig(**settings, attn_implementation="eager")
+    config = BertConfig(**settings)
     padded = -(-config.vocab_size // VOCAB_MULTIPLE) * VOCAB_MULTIPLE
     if WORD_EMBEDDINGS in state and state[WORD_EMBEDDINGS].shape[0] == padded:
         config.vocab_size = padded

@@ -5,6 +5,7 @@ wrong (an int64 input reads as zeros, a response made from an array arrives empt
 """
 
 import ctypes
+import functools
 import importlib
 import json
 import math
@@ -47,47 +48,61 @@ class _Exported:
 
 
 class TritonPythonModel:
-    """One instance; Triton gives it one call of `execute` at a time."""
+    """One instance; Triton gives it one call of `execute` at a time.
+
+    Where the config says `pipelined`, answers are sent by response senders, so that `execute` returns and
+    takes the next requests while a batch runs.
+    """
 
     def initialize(self, args: dict[str, str]) -> None:
         config = json.loads(args["model_config"])
         folder = Path(args["model_repository"]) / args["model_version"]
         sys.path.insert(0, str(folder))
         session = importlib.import_module(config["parameters"]["session"]["string_value"])
+        self._batches = importlib.import_module("pipeline")
         self._inputs = [entry["name"] for entry in config["input"]]
         self._outputs = [entry["name"] for entry in config["output"]]
         kind, device = args["model_instance_kind"], args["model_instance_device_id"]
         cuda = config.get("optimization", {}).get("cuda", {})
         on_gpu = {"device": int(device), "cuda_graph": cuda.get("graphs", False)} if kind == "GPU" else {}
-        self._session = session.Session(folder / "artifact", kind, **on_gpu)
+        open_session = functools.partial(session.Session, folder / "artifact", kind, **on_gpu)
+        self._pipeline = self._session = None
+        if "pipelined" in config["parameters"]:
+            self._pipeline = self._batches.Pipeline(open_session, config["max_batch_size"])
+        else:
+            self._session = open_session()
 
-    def execute(self, requests: list[Any]) -> list[Any]:
+    def execute(self, requests: list[Any]) -> list[Any] | None:
         try:
             inputs = [self._read(request) for request in requests]
-            if len(inputs) == 1:
-                return [self._respond(self._session.run(inputs[0]))]
-            sizes = [len(arrays[self._inputs[0]]) for arrays in inputs]
-            joined = {name: np.concatenate([arrays[name] for arrays in inputs]) for name in self._inputs}
-            return self._split(self._session.run(joined), sizes)
         except Exception as error:
-            # An error of its own for each: the backend frees it with its response, and one that several
-            # responses share takes the server down.
-            message = f"{type(error).__name__}: {error}"
-            return [pb_utils.InferenceResponse([], error=pb_utils.TritonError(message)) for _ in requests]
+            return [self._response(error) for _ in requests]
+        if self._pipeline is None:
+            return [self._response(found) for found in self._batches.run(self._session, inputs)]
+        for request, arrays in zip(requests, inputs, strict=True):
+            answer = functools.partial(self._send, request.get_response_sender())
+            self._pipeline.put(self._batches.Waiting(arrays, answer))
+        return None
+
+    def finalize(self) -> None:
+        if self._pipeline is not None:
+            self._pipeline.close()
 
     def _read(self, request: Any) -> dict[str, Array]:
         tensors = {tensor.name(): tensor for tensor in request.inputs()}  # one look at the request for all
         return {name: np.from_dlpack(tensors[name]) for name in self._inputs}
 
-    def _respond(self, outputs: dict[str, Array]) -> Any:
-        return pb_utils.InferenceResponse(
-            [pb_utils.Tensor.from_dlpack(name, _Exported(outputs[name])) for name in self._outputs]
-        )
+    def _send(self, sender: Any, found: dict[str, Array] | Exception) -> None:
+        sender.send(self._response(found), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 
-    def _split(self, outputs: dict[str, Array], sizes: list[int]) -> list[Any]:
-        responses, start = [], 0
-        for size in sizes:
-            part = {name: array[start : start + size] for name, array in outputs.items()}
-            responses.append(self._respond(part))
-            start += size
-        return responses
+    def _response(self, found: dict[str, Array] | Exception) -> Any:
+        # An error of its own for each: the backend frees it with its response, and one that several
+        # responses share takes the server down.
+        if isinstance(found, Exception):
+            error = pb_utils.TritonError(f"{type(found).__name__}: {found}")
+            return pb_utils.InferenceResponse([], error=error)
+        try:
+            tensors = [pb_utils.Tensor.from_dlpack(name, _Exported(found[name])) for name in self._outputs]
+        except Exception as error:  # what the session gave cannot be sent: the others still get their answers
+            return self._response(error)
+        return pb_utils.InferenceResponse(tensors)

@@ -12,6 +12,8 @@ Array = np.ndarray[Any, Any]
 PROVIDERS = {"CPU": "CPUExecutionProvider", "GPU": "CUDAExecutionProvider"}
 C_NAMES = {"float": "float32", "double": "float64"}
 """ONNX Runtime's names of element types that are not NumPy's."""
+MOST_SIZES = 64
+"""Batch sizes that get buffers and a graph of their own, which stay: not every size of a large batch."""
 
 
 class Session:
@@ -52,6 +54,11 @@ class Session:
             return dict(zip(self._outputs, self._session.run(self._outputs, inputs), strict=True))
         size = len(next(iter(inputs.values())))
         if size not in self._bound:
+            if len(self._bound) == MOST_SIZES:
+                options = onnxruntime.RunOptions()
+                options.add_run_config_entry("gpu_graph_id", "-1")  # none
+                found = self._session.run(self._outputs, inputs, options)
+                return dict(zip(self._outputs, found, strict=True))
             self._bound[size] = _Bound(self._session, size, self._device, self._graph)
         return self._bound[size].run(inputs)
 

@@ -27,6 +27,7 @@ class Session:
         self._device = torch.device("cuda", device) if kind == "GPU" else torch.device("cpu")
         if kind == "GPU":
             torch.cuda.set_device(device)  # graphs and streams are the current device's
+            torch.backends.cudnn.allow_tf32 = False  # fp32 is fp32
         self._module = torch.jit.load(str(artifact / "model.pt"), map_location=self._device).eval()
         interface = json.loads((artifact / "interface.json").read_text(encoding="utf-8"))
         self._inputs = [tensor["name"] for tensor in interface["inputs"]]
@@ -34,6 +35,8 @@ class Session:
         axes = [axis for tensor in interface["inputs"] for axis in tensor["shape"][1:]]
         if cuda_graph and -1 in axes:
             raise ValueError("cuda_graph: a CUDA graph needs every axis but the batch fixed")
+        # Worth it where a shape comes again: cuDNN tries its algorithms at the first of each.
+        torch.backends.cudnn.benchmark = -1 not in axes
         self._graphs: dict[int, _Graph] | None = {} if cuda_graph else None
         self._pool = torch.cuda.graph_pool_handle() if cuda_graph and kind == "GPU" else None
 
