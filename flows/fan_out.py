@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -29,8 +30,9 @@ log = logging.getLogger("servegrid")
 POLL_S = 1.0
 UNTAKEN_S = 60.0
 """After this time without a worker that takes a run, how to start one is told."""
-GONE_S = 15.0
-"""A run in state Running whose lease nobody held for this long is dead, and nobody is left to say so."""
+GONE_S = {StateType.PENDING: 90.0, StateType.RUNNING: 15.0}
+"""A run in this state whose lease nobody held for this long is dead, and nobody is left to say so. (A run is
+Pending while a worker starts its process; it takes the lease when its code runs.)"""
 
 
 class CancelledError(Exception):
@@ -94,36 +96,49 @@ def _start(part: SweepOptions, folder: Path, attempt: int) -> FlowRun:
 def _follow(
     client: SyncPrefectClient, started: dict[UUID, SweepOptions], folder: Path, on_rows: Callable[[], None]
 ) -> dict[str, State]:
-    ended: dict[str, State] = {}
-    begin, seen, untold, alive = time.monotonic(), 0, dict(started), dict.fromkeys(started, time.monotonic())
-    own = runtime.flow_run.id
-    while len(ended) < len(started):
+    watched = {run: _Watched(part, folder) for run, part in started.items()}
+    own, seen = UUID(runtime.flow_run.id), 0
+    while any(entry.end is None for entry in watched.values()):
         time.sleep(POLL_S)
-        states = _states(client, [*started, *([UUID(own)] if own else [])])
-        if own and states.pop(UUID(own)).type in (StateType.CANCELLING, StateType.CANCELLED):
+        states = _states(client, [*started, own])
+        if states.pop(own).type in (StateType.CANCELLING, StateType.CANCELLED):
             raise CancelledError
-        for run, part in started.items():
-            state = states[run]
-            if state.is_final():
-                if part.label not in ended:
-                    log.info("%s: %s", part.label, state.name if state.is_completed() else _line(state))
-                ended[part.label] = state
-            elif state.is_running():
-                if leases.holder(run_lease(folder, part)) is not None:
-                    alive[run] = time.monotonic()
-                elif time.monotonic() - alive[run] > GONE_S:
-                    client.set_flow_run_state(run, Crashed(message="its process is gone"), force=True)
-            else:
-                alive[run] = time.monotonic()
-                if run in untold and time.monotonic() - begin > UNTAKEN_S:
-                    untold.pop(run)
-                    command = f"prefect worker start --pool gpu-{part.place}"
-                    log.info("%s: no worker has taken it yet; `%s` starts one", part.label, command)
+        for run, state in states.items():
+            if watched[run].is_dead(state):
+                client.set_flow_run_state(run, Crashed(message="its process is gone"), force=True)
         size = _size(folder / "rows.jsonl")
         if size != seen:
             seen = size
             on_rows()
-    return ended
+    return {entry.label: entry.end for entry in watched.values() if entry.end}
+
+
+class _Watched:
+    """One run as it is seen from outside: its state, since when, and whether somebody works at it."""
+
+    def __init__(self, part: SweepOptions, folder: Path) -> None:
+        self.label, self._profile = part.label, part.place
+        self._lease = run_lease(folder, part)
+        self._kind: StateType | None = None
+        self._since = self._begin = time.monotonic()
+        self._told = False
+        self.end: State | None = None
+
+    def is_dead(self, state: State) -> bool:
+        """Take its state down; whether it is one that only a living process can leave, and there is none."""
+        now = time.monotonic()
+        if state.is_final():
+            if self.end is None:
+                log.info("%s: %s", self.label, state.name if state.is_completed() else _line(state))
+            self.end = state
+            return False
+        if state.is_scheduled() and not self._told and now - self._begin > UNTAKEN_S:
+            self._told = True
+            command = f"prefect worker start --pool gpu-{self._profile}"
+            log.info("%s: no worker has taken it yet; `%s` starts one", self.label, command)
+        if state.type != self._kind or leases.holder(self._lease) is not None:
+            self._kind, self._since = state.type, now
+        return now - self._since > GONE_S.get(state.type, math.inf)
 
 
 def _states(client: SyncPrefectClient, runs: list[UUID]) -> dict[UUID, State]:
