@@ -126,7 +126,7 @@ def weather(
     words: tuple[str, ...],
     cells: dict[str, tuple[str, ...]],
 ) -> int:
-    """A storm of one kill for each target, within `longest_s` of its attempt's begin, or of the moment in which
+    """A storm of one kill for each target, within `longest_s` of the begin of its attempt, or of when
     its run is at work.
 
     It goes over one campaign or more of these words and cells; how many were finished.
