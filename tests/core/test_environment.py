@@ -238,6 +238,7 @@ CARDS = {
     "NVIDIA L40": None,
     "NVIDIA L40S": "l40s",
     "NVIDIA H100 80GB HBM3": "h100",
+    "NVIDIA H200": "h200",
     "NVIDIA GH200 480GB": None,
 }
 """Names that drivers give cards -> the profile that is theirs."""
