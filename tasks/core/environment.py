@@ -10,6 +10,7 @@ import logging
 import os
 import platform
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,16 +67,27 @@ def versions(distributions: Iterable[str]) -> dict[str, str]:
 
 def provider(name: str) -> str | None:
     """The installed distribution that brings this one's package: itself, or one of its alternatives."""
-    for distribution in (name, *ALTERNATIVES.get(name, ())):
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            importlib.metadata.version(distribution)
-            return distribution
-    return None
+    names = (name, *ALTERNATIVES.get(name, ()))
+    return next((distribution for distribution in names if _installed(distribution)), None)
 
 
 def _version(name: str) -> str:
     distribution = provider(name)
-    return importlib.metadata.version(distribution) if distribution else "absent"
+    return (distribution and _installed(distribution)) or "absent"
+
+
+def _installed(distribution: str) -> str | None:
+    """Its version, if it is installed."""
+    return _version_on(tuple(sys.path), distribution)
+
+
+@functools.cache
+def _version_on(path: tuple[str, ...], distribution: str) -> str | None:
+    """It is asked for with every cell of a plan, and reads files: once for each `path`, which is sys.path."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def extras(distributions: Iterable[str]) -> list[str]:
