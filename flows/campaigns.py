@@ -18,6 +18,8 @@ from contextvars import copy_context
 from datetime import UTC, datetime
 from pathlib import Path
 
+import polars as pl
+
 from flows.options import SweepOptions
 from flows.planning import ModelPlan
 from tasks.core import leases, results
@@ -72,11 +74,14 @@ def ground(folder: Path, profile: str) -> Path:
 
 
 def unfinished(folder: Path) -> list[Key]:
-    """The cells without a row that stands; of a campaign that names no cells, none."""
+    """The cells that have no row yet, or were skipped; of a campaign that names no cells, none."""
     if not (folder / "campaign.json").exists():
         return []
-    done = results.finished(folder)
-    return [key for key in read(folder).cells if key not in done]
+    ended: set[Key] = set()
+    if (folder / "rows.jsonl").exists():
+        cells, _ = results.read(folder)
+        ended = set(cells.filter(pl.col("verdict") != "skipped").select("cell", "profile").iter_rows())
+    return [key for key in read(folder).cells if key not in ended]
 
 
 @contextmanager

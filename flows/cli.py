@@ -153,13 +153,14 @@ def report(
     left = [f"{cell} on {profile}" for cell, profile in unfinished(folder)]
     if left and not partial:
         raise UserError(
-            f"campaign {campaign}: {len(left)} cells are not finished: {', '.join(left[:3])}, ...; "
+            f"campaign {campaign}: {len(left)} cells have not run: {', '.join(left[:3])}"
+            f"{', ...' if len(left) > 3 else ''}; "
             f"`servegrid report {campaign} --partial` reports what there is, "
             f"`servegrid sweep --resume {campaign}` goes on with it"
         )
     console.print(Markdown(write(folder)))
     if left:
-        console.print(f"partial: {len(left)} cells are not finished", highlight=False)
+        console.print(f"partial: {len(left)} cells have not run", highlight=False)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
 
 

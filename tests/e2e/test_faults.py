@@ -186,6 +186,19 @@ def test_ctrl_c_keeps_finished_rows_and_leaves_nothing_behind(command: Any) -> N
     wait_for(lambda: not of_site(command), 10)
     assert not regions(prefix)
 
+    name = command.campaign.name
+    code, output = command.run("report", name)
+    assert code == 2
+    assert "1 cells have not run" in output
+    code, output = command.run("sweep", "--resume", name)
+    assert code == 0, output
+    assert [path.name for path in command.site.results.iterdir()] == [name]
+    again = [row for row in command.rows() if row["kind"] == "cell"][len(cells) :]
+    assert [row["cell"] for row in again] == [cells[1]["cell"]], "the finished cell was left as it was"
+    assert again[0]["verdict"] in MEASURED
+    code, output = command.run("report", name)
+    assert code == 0, output
+
 
 def test_a_killed_command_leaves_nothing_behind(command: Any) -> None:
     process = command.start("sweep", "--model", "tiny_mlp", "--generator", "client")

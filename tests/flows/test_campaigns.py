@@ -73,13 +73,15 @@ def test_campaign_is_begun_once_and_led_by_one(tmp_path: Path, plans: tuple[Mode
         read(tmp_path / "other")
 
 
-def test_cells_without_a_settled_row_are_unfinished(tmp_path: Path, plans: tuple[ModelPlan, ...]) -> None:
+def test_cells_without_a_row_and_skipped_ones_are_unfinished(
+    tmp_path: Path, plans: tuple[ModelPlan, ...]
+) -> None:
     assert unfinished(tmp_path / "none") == []
     with leading(tmp_path, OPTIONS, plans, resume=False):
         assert set(unfinished(tmp_path)) == set(CELLS)
-    for (cell, profile), verdict in zip(CELLS, ("passed", "error"), strict=False):
+    for (cell, profile), verdict in zip(CELLS, ("passed", "error", "skipped"), strict=False):
         Writer(tmp_path).append("cell", {"cell": cell, "profile": profile, "verdict": verdict})
-    assert set(unfinished(tmp_path)) == set(CELLS[1:])
+    assert set(unfinished(tmp_path)) == set(CELLS[2:])
 
 
 def test_run_ends_as_by_sigterm_when_its_leader_is_gone(tmp_path: Path, plans: tuple[ModelPlan, ...]) -> None:
