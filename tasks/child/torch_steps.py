@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -30,10 +31,8 @@ def convert_torchscript(job: Job) -> None:
         torch.jit.load(str(source / "model.pt")).half().save(target)
     else:
         module = torch.jit.load(str(source / "model.pt")).to(torch.bfloat16)
-        x, _ = artifacts.read_example(source)
-        names = [tensor.name for tensor in artifacts.read_interface(source).inputs]
-        example = tuple(torch.from_numpy(x[name]) for name in names)
-        torch.jit.trace(_BehindFloat32(module).eval(), example).save(target)
+        behind = _scripted if job.fields.get("scripted") else _traced
+        behind(module, source).save(target)
     try:
         artifacts.finish(job, Session)
     except RuntimeError as error:
@@ -42,9 +41,36 @@ def convert_torchscript(job: Job) -> None:
         raise
 
 
+def _traced(module: Any, source: Path) -> Any:
+    x, _ = artifacts.read_example(source)
+    names = [tensor.name for tensor in artifacts.read_interface(source).inputs]
+    example = tuple(torch.from_numpy(x[name]) for name in names)
+    return torch.jit.trace(_BehindFloat32(module).eval(), example)
+
+
+def _scripted(module: Any, source: Path) -> Any:
+    """PyTorch 2.13 cannot trace a call of a scripted module with optional tensors; it can script one, of as
+    many tensors as the code says."""
+    io = artifacts.read_interface(source)
+    if (len(io.inputs), len(io.outputs)) != (1, 1):
+        raise UnsupportedError("a scripted module is brought to bf16 only with one input and one output")
+    return torch.jit.script(_OneBehindFloat32(module).eval())
+
+
+class _OneBehindFloat32(torch.nn.Module):  # type: ignore[misc]
+    """A scripted bfloat16 module from one float32 tensor to one."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = self.module(x.to(torch.bfloat16))
+        return y.to(torch.float32)
+
+
 class _BehindFloat32(torch.nn.Module):  # type: ignore[misc]  # torch is not typed here
-    """A bfloat16 module whose float inputs and outputs are float32. Traced, it keeps a scripted module's
-    control flow."""
+    """A bfloat16 module whose float inputs and outputs are float32."""
 
     def __init__(self, module: Any) -> None:
         super().__init__()

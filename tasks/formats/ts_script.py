@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from tasks.core.values import ExportFormat, Precision
+from tasks.core.values import ExportFormat, Precision, Product
 from tasks.formats.ts_trace import (
     ACCELERATORS,
     CONVERT_STEP,
@@ -17,12 +17,14 @@ from tasks.formats.ts_trace import (
     PLATFORM,
     SESSION,
     TOOLS,
-    build_fields,
     calibrated,
     source,
     why_not_in_release,
     why_not_native,
 )
+
+if TYPE_CHECKING:
+    from tasks.core.spec import ModelSpec
 
 __all__ = [
     "ACCELERATORS", "CONVERT_STEP", "CUDA_GRAPHS", "ENGINES", "ENVIRONMENT", "EXPORT", "FILE", "LIBRARIES",
@@ -31,6 +33,10 @@ __all__ = [
 ]  # fmt: skip
 
 EXPORT: ExportFormat = "ts-script"
-PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
-"""A scripted module cannot be traced behind float32 inputs, as bf16 would need."""
+PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "bf16")
 TORCH_JIT: Literal["none", "trace", "script"] = "script"
+
+
+def build_fields(spec: ModelSpec, product: Product) -> dict[str, Any]:
+    """That it is scripted: bf16 is made otherwise than of a traced module."""
+    return {"scripted": True} if product.precision == "bf16" else {}

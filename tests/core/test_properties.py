@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tasks.core.matrix import Selection, expand
 from tasks.core.profile import GpuProfile, ProfileRule
+from tasks.core.releases import load_releases
 from tasks.core.results import CELLS, MEASUREMENTS, read
 from tasks.core.spec import ModelSpec
 from tasks.core.store import BuildRequest
@@ -116,6 +117,7 @@ def test_every_cell_of_a_matrix_runs_or_has_a_reason(
         card,
         generator="client",
         triton_release="24.10",
+        releases=load_releases(),
         selection=Selection.model_validate(bounds),
         backends=backends,
     )

@@ -147,7 +147,11 @@ def scale(run_python: Any, tmp_path: Path) -> Callable[..., Path]:
         (plugin / "dataloader.py").write_text(LOADER)
         (folders["prepared"] / "parameters.json").write_text("{}")
         fields = {"framework": "torch", "interface": SCALE.model_dump(), "parameters": {}, "format": exported}
-        fields |= {"precision": precision, "tolerances": {"absolute": 1e-6, "cosine": 0.999}}
+        fields |= {
+            "scripted": exported == "ts-script",
+            "precision": precision,
+            "tolerances": {"absolute": 1e-6, "cosine": 0.999},
+        }
         fields |= {"machine": {"instruction_sets": instruction_sets()}}
         for job_step, output in (("export", "source"), (step, "converted")):
             job = Job(step=job_step, fields=fields, inputs=folders, plugin=plugin, output=folders[output])
@@ -165,6 +169,7 @@ def scale(run_python: Any, tmp_path: Path) -> Callable[..., Path]:
     [
         ("ts-trace", "ts-trace", "convert_torchscript", "fp32"),
         ("ts-trace", "ts-trace", "convert_torchscript", "bf16"),
+        ("ts-script", "ts-script", "convert_torchscript", "bf16"),
         ("aoti", "torch-export", "compile_package", "fp32"),
     ],
 )
