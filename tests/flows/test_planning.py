@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from tasks.core.site import ROOT, Site
 from tasks.formats import FORMATS, aoti
 from tasks.loadgen import GENERATORS
 from tasks.prepare import check_sources
-from tasks.servers import SERVERS
+from tasks.servers import SERVERS, embedded
 
 
 @pytest.fixture
@@ -218,3 +219,36 @@ def test_every_file_that_a_variant_wants_is_named_with_where_to_get_it(site: Sit
         assert (str(site.sources / "bert" / source.file) in said) is not there
         assert there or source.published in said
     check_sources(plugin, "tiny", site)
+
+
+def test_named_environment_is_looked_at_where_a_server_could_serve_what_it_makes(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No server with a tensorflow backend runs here: one is only said to."""
+    monkeypatch.setattr(embedded, "BACKENDS", ("tensorflow", "python"))
+    site = site.model_copy(update={"models": ROOT / "models"})
+    options = SweepOptions(
+        models=("resnet50",),
+        formats=("tf-trt",),
+        precisions=("fp16",),
+        profiles=("card",),
+        generator="client",
+    )
+    path = site.profiles / "card.yaml"
+    card = yaml.safe_load(path.read_text())
+
+    def planned(environments: dict[str, str]) -> list[str]:
+        path.write_text(yaml.safe_dump(card | {"environments": environments}))
+        (found,) = plan(options, site)
+        return [e.reason for e in found.plan.excluded] or [c.static.backend for c in found.plan.cells]
+
+    (reason,) = planned({})
+    assert reason.startswith(
+        "tf-trt is made by TensorFlow up to 2.17 built with TensorRT: name an environment"
+    )
+    (reason,) = planned({"tf-trt": "/nowhere"})
+    assert reason == (
+        "gpu_profiles/card.yaml, environments.tf-trt: /nowhere/bin/python: no such file; name the folder of "
+        "a Python environment"
+    )
+    assert planned({"tf-trt": sys.prefix}) == ["native"]
