@@ -38,6 +38,7 @@ soak: install
 
 bench: install perf-analyzer
 	$(BIN)/python bench/hosted_overhead.py
+	$(BIN)/python bench/aa_pairs.py
 
 clean:
 	rm -rf .venv $(SITE) build *.egg-info

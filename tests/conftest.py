@@ -123,7 +123,7 @@ class ByFolder(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
 
     def _split_scope(self, nodeid: str) -> str:
         folder = nodeid.split("/")[1]
-        return "measuring" if folder in ("e2e", "loadgen") else folder
+        return "measuring" if folder in ("e2e", "loadgen", "comparing") else folder
 
 
 @pytest.hookimpl(optionalhook=True)

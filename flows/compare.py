@@ -1,0 +1,141 @@
+"""The flow `compare`: two cells built and served side by side, and asked in turns."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import ExitStack
+
+from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
+
+from flows import forecast
+from flows.options import SweepOptions
+from flows.planning import preflight
+from flows.qualify import Built, build_cell, workplace
+from tasks.comparing.judging import RELEVANT, CellComparison, Comparison, Figures, judge
+from tasks.comparing.sides import SETTINGS, Rule
+from tasks.comparing.turns import PAIRS, TURN_S, Opponent, Order, take
+from tasks.configure import Configured, configure
+from tasks.core.build import Workplace
+from tasks.core.clock import work
+from tasks.core.environment import device_lock
+from tasks.core.errors import UserError
+from tasks.core.site import default_site
+from tasks.core.values import Cell, Scenario, Value
+from tasks.deploy import deploy
+from tasks.servers import server
+
+log = logging.getLogger("servegrid")
+
+
+class Contender(Value):
+    """A cell of the comparison, built and configured; `at.cell` tells the two apart."""
+
+    cell: Cell
+    built: Built
+    configured: Configured
+    at: Workplace
+
+
+@flow(name="compare", flow_run_name="{a} against {b}")
+def compare_cells(
+    a: str,
+    b: str,
+    options: SweepOptions,
+    campaign: str,
+    rule: Rule,
+    pairs: int = PAIRS,
+) -> Comparison:
+    """Build both cells, serve both at once, and compare them at every point that both have.
+
+    Raises:
+        UserError: a cell is unknown or does not run here, or they have no point in common.
+        StepError: a step failed.
+    """
+    sides = [_contender(name, mark, options, campaign) for mark, name in (("a", a), ("b", b))]
+    common = _common_points(*(side.cell for side in sides))
+    figures: list[Figures] = []
+    logs = sides[0].at.logs
+    with ExitStack() as stack:
+        running = [
+            stack.enter_context(
+                server(options.server, s.at.site, s.configured.repository, logs / f"{s.at.cell}.server.log")
+            )
+            for s in sides
+        ]
+        for scenario in ("online", "offline"):
+            opponents = []
+            for side, on in zip(sides, running, strict=True):
+                serving = side.cell.dynamic if scenario == "online" else side.cell.static
+                endpoint = deploy(on, side.configured, serving, side.built.samples, side.at)
+                samples = side.at.site.store.path(side.built.samples)
+                opponents.append(Opponent(endpoint=endpoint, samples=samples))
+            for batch, concurrency in common[scenario]:
+                order = Order(
+                    a=opponents[0], b=opponents[1], batch=batch, concurrency=concurrency, pairs=pairs
+                )
+                figures += turns(scenario, order, sides[0].at)
+    return _comparison(sides[0], sides[1], figures, rule, pairs)
+
+
+@task(task_run_name="turns {scenario} {order.batch} x {order.concurrency}", cache_policy=NO_CACHE)
+def turns(scenario: Scenario, order: Order, at: Workplace) -> tuple[Figures, ...]:
+    """One point, alone on the device."""
+    with device_lock(at.profile, exclusive=True), work("turns"):
+        found = take(order, at.logs, scenario).figures(scenario, order)
+    (rate, *_) = judge(found)
+    log.info("%s: %.1f and %.1f inferences/s, %s", rate.point, rate.a, rate.b, rate.text)
+    return found
+
+
+def _contender(name: str, mark: str, options: SweepOptions, campaign: str) -> Contender:
+    site = default_site()
+    entry, cell, left_out = forecast.find(name, options, site)
+    if left_out:
+        raise UserError(f"{name}: does not run: {left_out}")
+    preflight(options, entry, site)
+    at = workplace(entry.plugin, cell, site, campaign)
+    at = at.model_copy(update={"cell": f"{mark}.{cell.name}"})
+    built = build_cell(entry.plugin, cell, campaign, at)
+    variant = entry.plugin.spec.variants[cell.product.variant]
+    repository = at.logs.parent / "repositories" / at.cell
+    configured = configure(cell, built.converted, repository, at, variant.convert.workspace_bytes)
+    return Contender(cell=cell, built=built, configured=configured, at=at)
+
+
+def _common_points(a: Cell, b: Cell) -> dict[Scenario, list[tuple[int, int]]]:
+    """(batch, concurrency) of every point that both cells are measured at."""
+    found: dict[Scenario, list[tuple[int, int]]] = {
+        "online": [point for point in a.online.points if point in b.online.points],
+        "offline": [point for point in a.offline.points if point in b.offline.points],
+    }
+    if not any(found.values()):
+        raise UserError(f"{a.name} and {b.name} have no point in common")
+    return found
+
+
+def _comparison(a: Contender, b: Contender, figures: list[Figures], rule: Rule, pairs: int) -> Comparison:
+    names = [a.cell.name, b.cell.name]
+    relevant = RELEVANT if rule.relevant is None else rule.relevant
+    entry = CellComparison(
+        cell=names[1] if names[0] == names[1] else " against ".join(names),
+        judged=judge(figures, rule.confidence, relevant),
+        differences=tuple(_differing(a.cell, b.cell)),
+    )
+    return Comparison(
+        a=names[0],
+        b=names[1],
+        method=f"Student's t intervals of logarithms, {rule.confidence:.0%} for all figures together, from "
+        f"{pairs} pairs of turns of {TURN_S:g} s or more; a regression lies wholly beyond {relevant:.0%}",
+        cells=(entry,),
+    )
+
+
+def _differing(a: Cell, b: Cell) -> list[str]:
+    """Fields of product and serving by which the cells differ: that is what is compared."""
+    facts = [c.product.model_dump(mode="json") | c.dynamic.model_dump(mode="json") for c in (a, b)]
+    return [
+        f"{name}: {facts[0][name]} in A, {facts[1][name]} in B"
+        for name in SETTINGS
+        if facts[0].get(name) != facts[1].get(name)
+    ]

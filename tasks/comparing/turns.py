@@ -1,0 +1,80 @@
+"""Stage of a comparison by turns: two served models are asked alternately, so that whatever changes on the
+host meanwhile meets both."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+from tasks.comparing.judging import Figures
+from tasks.core import proc
+from tasks.core.files import write_atomic
+from tasks.core.values import Endpoint, Value
+
+TURN_S = 0.25
+PAIRS = 20
+
+
+class Opponent(Value):
+    """A model that is loaded, and the `profile_data` artifact with samples for it."""
+
+    endpoint: Endpoint
+    samples: Path
+
+
+class Order(Value):
+    """What the process is told, as a JSON file. A turn lasts `turn_s`, or 10 requests of each worker where
+    those take longer."""
+
+    a: Opponent
+    b: Opponent
+    batch: int
+    concurrency: int
+    pairs: int = PAIRS
+    turn_s: float = TURN_S
+
+
+class Turn(Value):
+    """What one turn showed: inferences/s, and the median latency of a request in ms."""
+
+    throughput: float
+    p50_ms: float
+
+
+class Turns(Value):
+    """Pair by pair; which side began changed from pair to pair."""
+
+    a: tuple[Turn, ...]
+    b: tuple[Turn, ...]
+
+    def figures(self, scenario: str, order: Order) -> tuple[Figures, ...]:
+        """As the figures of one point."""
+        return tuple(
+            Figures(
+                scenario=scenario,
+                batch=order.batch,
+                concurrency=order.concurrency,
+                metric=metric,
+                a=tuple(getattr(turn, metric) for turn in self.a),
+                b=tuple(getattr(turn, metric) for turn in self.b),
+                in_pairs=True,
+            )
+            for metric in Turn.model_fields
+        )
+
+
+def take(order: Order, logs: Path, name: str) -> Turns:
+    """Have a process of its own take the turns.
+
+    Raises:
+        StepError: it failed or hung; a server may be gone.
+    """
+    path = logs / f"{name}.b{order.batch}c{order.concurrency}.turns.json"
+    result, log_path = path.with_suffix(".result.json"), path.with_suffix(".log")
+    write_atomic(path, order.model_dump_json(indent=1))
+    args = [sys.executable, "-P", "-m", "tasks.comparing.turns_process", str(path), str(result)]
+    slowest_s = max(order.a.endpoint.first_request_ms, order.b.endpoint.first_request_ms) / 1e3
+    limit = 120 + 2 * order.pairs * max(order.turn_s, 20 * order.batch * order.concurrency * slowest_s)
+    proc.run(args, log_path=log_path, timeout_s=limit, repeat=shlex.join(args))
+    return Turns.model_validate_json(result.read_text(encoding="utf-8"))

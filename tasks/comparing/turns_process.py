@@ -1,0 +1,113 @@
+"""`python -m tasks.comparing.turns_process ORDER.json RESULT.json`: turns of two served models.
+
+The loop is closed: each of `concurrency` workers keeps one request in flight, over async gRPC.
+Requests are serialised before, so that the client adds as little as it can, and the same to both. The
+tensors are in the messages. The beginning of a turn, a fifth of it, does not count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import grpc
+import tritonclient.grpc as triton
+from tritonclient.grpc import service_pb2 as pb
+
+from tasks.comparing.turns import Opponent, Order, Turn, Turns
+from tasks.loadgen.requests import Samples, server_config
+
+DISTINCT_REQUESTS = 8
+WARM_UP_REQUESTS = 5
+SETTLE = 0.2
+LEAST_REQUESTS = 10
+UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
+
+Infer = Callable[[bytes], Awaitable[bytes]]
+
+
+class Record(NamedTuple):
+    """An answered request, in seconds on the clock of time.perf_counter."""
+
+    end: float
+    latency: float
+
+
+class Player:
+    """One side: its requests as bytes, and the call that sends one."""
+
+    def __init__(self, infer: Infer, messages: list[bytes]) -> None:
+        self.infer, self.messages = infer, messages
+
+    async def turn(self, order: Order, seconds: float) -> Turn:
+        """Keep `concurrency` requests in flight for so long."""
+        records: list[Record] = []
+        start = time.perf_counter()
+
+        async def worker(number: int) -> None:
+            turn = number
+            while (begin := time.perf_counter()) < start + seconds:
+                await self.infer(self.messages[turn % len(self.messages)])
+                records.append(Record((end := time.perf_counter()), end - begin))
+                turn += 1
+
+        await asyncio.gather(*map(worker, range(order.concurrency)))
+        counted = [record for record in records if record.end >= start + SETTLE * seconds]
+        duration = max(record.end for record in counted) - start - SETTLE * seconds
+        return Turn(
+            throughput=len(counted) * order.batch / duration,
+            p50_ms=statistics.median(record.latency for record in counted) * 1e3,
+        )
+
+
+def main() -> None:
+    order = Order.model_validate_json(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    turns = asyncio.run(_play(order))
+    Path(sys.argv[2]).write_text(turns.model_dump_json(), encoding="utf-8")
+
+
+async def _play(order: Order) -> Turns:
+    async with AsyncExitStack() as stack:
+        players = [await _player(side, order.batch, stack) for side in (order.a, order.b)]
+        slowest = 0.0
+        for player in players:
+            for _ in range(WARM_UP_REQUESTS):
+                begin = time.perf_counter()
+                await player.infer(player.messages[0])
+                last = time.perf_counter() - begin
+            slowest = max(slowest, last)
+        seconds = max(order.turn_s, LEAST_REQUESTS * slowest)
+        found: list[list[Turn]] = [[], []]
+        for pair in range(order.pairs):
+            for side in (0, 1) if pair % 2 else (1, 0):
+                found[side].append(await players[side].turn(order, seconds))
+    return Turns(a=tuple(found[0]), b=tuple(found[1]))
+
+
+async def _player(side: Opponent, batch: int, stack: AsyncExitStack) -> Player:
+    with triton.InferenceServerClient(side.endpoint.grpc_url) as client:
+        samples = Samples.read(side.samples, server_config(client, side.endpoint.model))
+    channel = await stack.enter_async_context(
+        grpc.aio.insecure_channel(side.endpoint.grpc_url, options=UNLIMITED)
+    )
+    infer = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+    parts = (samples.batch(i * batch, batch) for i in range(DISTINCT_REQUESTS))
+    return Player(infer, [_message(side.endpoint.model, part) for part in parts])
+
+
+def _message(model: str, batch: Samples) -> bytes:
+    request = pb.ModelInferRequest(model_name=model)
+    for name, array in batch.arrays.items():
+        request.inputs.add(name=name, datatype=batch.dtypes[name], shape=array.shape)
+        request.raw_input_contents.append(array.tobytes())
+    return bytes(request.SerializeToString())
+
+
+if __name__ == "__main__":
+    main()

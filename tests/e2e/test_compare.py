@@ -1,0 +1,29 @@
+"""`servegrid compare --run` for real: both cells built, served at once and asked in turns."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+CELL = "tiny_mlp-tiny-onnx-fp32"
+
+
+def test_a_cell_against_itself_at_every_point(command: Any, tmp_path: Path) -> None:
+    form = tmp_path / "junit.xml"
+    code, output = command.run("compare", CELL, CELL, "--run", "--pairs", "2", "--junit", str(form))
+    assert code == 0, output
+    assert "2 pairs of turns" in output
+    (case,) = ElementTree.parse(form).getroot().findall("testcase")
+    assert case.get("name") == CELL
+    folder = command.campaign
+    orders = sorted((folder / "logs").glob("*.turns.json"))
+    points = {
+        (order["batch"], order["concurrency"]) for order in map(json.loads, map(Path.read_text, orders))
+    }
+    said = case.findtext("system-out") or ""
+    assert said.count("p50_ms") == len(orders) == 2
+    assert {f"batch {batch} x {concurrency}" in said for batch, concurrency in points} == {True}
+    order = json.loads(orders[0].read_text())
+    assert order["a"]["endpoint"]["grpc_url"] != order["b"]["endpoint"]["grpc_url"]
