@@ -84,7 +84,7 @@ def turns(scenario: Scenario, order: Order, at: Workplace) -> tuple[Figures, ...
     with device_lock(at.profile, exclusive=True), work("turns"):
         found = take(order, at.logs, scenario).figures(scenario, order)
     (rate, *_) = judge(found)
-    log.info("%s: %.1f and %.1f inferences/s, %s", rate.point, rate.a, rate.b, rate.text)
+    log.info("%s: %.1f and %.1f inferences/s, %s", rate.figures.point, rate.a, rate.b, rate.text)
     return found
 
 

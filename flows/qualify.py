@@ -14,13 +14,14 @@ from flows.campaigns import ground, working
 from flows.options import SweepOptions
 from flows.planning import plan, preflight
 from flows.record import Outcome, Record, Recorder
-from tasks import baseline, convert, export, prepare, profile_data, reference
+from tasks import baseline, ceilings, convert, count, export, prepare, profile_data, reference
 from tasks.caching import Make, ensure
 from tasks.configure import configure
 from tasks.core.build import Workplace
 from tasks.core.environment import host, versions
 from tasks.core.plugins import Plugin, load_profile
 from tasks.core.results import FAILING, Writer, campaign_folder, finished
+from tasks.core.roofline import Roofline
 from tasks.core.site import Site, default_site
 from tasks.core.values import ArtifactRef, Cell, Product, Value
 from tasks.correctness import correctness
@@ -75,6 +76,7 @@ def qualify_cell(plugin: Plugin, cell: Cell, provider: str, campaign: str, run: 
         built = build_cell(plugin, cell, campaign, at)
         record.artifact = built.converted
         record.baseline = baseline.read(built.baseline, at) if built.baseline else {}
+        record.roofline = roofline(built, at)
         measure_cell(plugin, cell, built, provider, at, record)
     assert record.outcome is not None
     failed = record.outcome.verdict in FAILING
@@ -110,6 +112,15 @@ class Built(Value):
     samples: ArtifactRef
     reference: ArtifactRef
     baseline: ArtifactRef | None
+    count: ArtifactRef
+    ceilings: ArtifactRef | None
+
+
+def roofline(built: Built, at: Workplace) -> Roofline | None:
+    """What the model costs and the machine reaches; None where the latter was not measured."""
+    if built.ceilings is None:
+        return None
+    return Roofline(count=count.read(built.count, at), ceilings=ceilings.read(built.ceilings, at))
 
 
 def build_cell(plugin: Plugin, cell: Cell, campaign: str, at: Workplace, make: Make = ensure) -> Built:
@@ -122,6 +133,8 @@ def build_cell(plugin: Plugin, cell: Cell, campaign: str, at: Workplace, make: M
     converted = convert_product(plugin, product, prepared, exported, at, make)
     samples = make(profile_data.profile_data, profile_data.request(plugin, cell, prepared), at)
     expected = make(reference.reference, reference.request(plugin, cell, prepared, samples), at)
+    counted = make(count.count, count.request(plugin, cell, prepared, samples), at)
+    reached = make(ceilings.ceilings, ceilings.request(cell), at) if ceilings.measured() else None
     framework = None
     if baseline.measured(plugin, cell):
         framework = make(baseline.baseline, baseline.request(plugin, cell, prepared, samples, campaign), at)
@@ -131,6 +144,8 @@ def build_cell(plugin: Plugin, cell: Cell, campaign: str, at: Workplace, make: M
         samples=samples,
         reference=expected,
         baseline=framework,
+        count=counted,
+        ceilings=reached,
     )
 
 

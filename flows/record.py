@@ -26,8 +26,10 @@ from tasks.core.results import (
     cell_columns,
     common,
     plan_columns,
+    roofline_columns,
     serving_columns,
 )
+from tasks.core.roofline import Roofline
 from tasks.core.values import ArtifactRef, Cell, Endpoint, LoadPlan, Serving, Value
 from tasks.correctness import Correctness
 from tasks.performance import MeasuredPoint, PartlyMeasuredError
@@ -55,6 +57,7 @@ class Record:
 
     artifact: ArtifactRef | None = None
     baseline: Baseline = field(default_factory=dict)
+    roofline: Roofline | None = None
     correctness: Correctness | None = None
     measured: list[tuple[LoadPlan, Serving, Endpoint, tuple[MeasuredPoint, ...]]] = field(
         default_factory=list
@@ -152,9 +155,11 @@ class Recorder:
     ) -> None:
         head = self._head(cell)
         rows: list[tuple[Kind, Row]] = [
-            ("measurement", head | _measurement(plan, serving, endpoint, point, record.baseline))
+            ("measurement", row | roofline_columns(record.roofline, cell.product.precision, serving, row))
             for plan, serving, endpoint, points in record.measured
-            for point in points
+            for row in (
+                head | _measurement(plan, serving, endpoint, point, record.baseline) for point in points
+            )
         ]
         server_s = sum(stages.pop(name, 0.0) for name in ("server_start", "server_stop"))
         times = {
@@ -216,7 +221,9 @@ def _correctness(found: Correctness) -> Row:
         "least_cosine": min(
             (t.least_cosine for t in found.tensors if t.least_cosine is not None), default=None
         ),
-        "invariance": max(t.largest_difference for t in found.invariance),
+        "invariance": found.invariance.largest_difference,
+        "load_clients": found.clients,
+        "load_batches": json.dumps(found.batches),
     }
     if found.scores:
         row |= {

@@ -1,10 +1,15 @@
 """Stage `correctness`: the served model against the framework, layer by layer.
 
 1. tensors: every output within the spec's tolerance of the framework's fp32 output;
-2. task metric: of the framework and of the served model, through the dynamic batcher; both reach the
-   threshold, the drop is within its bound, and an input-blind baseline does not reach it;
-3. invariance: a sample alone, in a full batch and among other neighbours gets the same answer;
+2. task metric: of the framework and of the served model, through the dynamic batcher under load; both reach
+   the threshold, the drop is within its bound, and an input-blind baseline does not reach it;
+3. invariance: a sample alone, in a batch of any size, among other neighbours and on any instance gets the
+   same answer;
 4. the predictions are kept, so that a metric can be computed again.
+
+The load of the first two is the answers' own: as many clients as the online plan has at its most send the
+model's samples at once, in requests of 1 to 4, and every answer is checked. The server's statistics tell
+which batches that made.
 
 Random weights, and a model without a metric, have no second layer.
 """
@@ -27,8 +32,12 @@ from tasks.core.plugins import Plugin
 from tasks.core.spec import Tolerances
 from tasks.core.store import given
 from tasks.core.values import ArtifactRef, Cell, Endpoint, Precision, Value
+from tasks.invariance import Invariance, prove
 from tasks.matching import TensorMatch, match
-from tasks.predictions import neighbours, predict
+from tasks.predictions import CLIENTS, executed, predict
+
+MOST_CLIENTS = 64
+"""Threads of one process; beyond, they wait for each other."""
 
 
 class Scores(Value):
@@ -44,11 +53,14 @@ class Scores(Value):
 
 
 class Correctness(Value):
-    """What the layers found; `failures` is empty when the cell is correct."""
+    """What the layers found; `failures` is empty when the cell is correct. `clients` sent the samples at
+    once, and the server executed `batches`: how many of each size."""
 
     tensors: tuple[TensorMatch, ...]
     scores: Scores | None
-    invariance: tuple[TensorMatch, ...]
+    invariance: Invariance
+    clients: int
+    batches: dict[int, int]
     failures: tuple[str, ...] = ()
 
 
@@ -66,19 +78,23 @@ def correctness(
     store, product, spec = at.site.store, cell.product, plugin.spec
     outputs, tolerances = spec.interface(product.parameters).outputs, spec.tolerances[product.precision]
     metric = None if product.random_weights else spec.variants[product.variant].metric
-    max_batch = cell.dynamic.max_batch_size
+    clients = min(max(CLIENTS, *cell.online.concurrency), MOST_CLIENTS)
     with device_lock(at.profile, exclusive=False), work("correctness"):
         with np.load(store.path(reference) / "outputs.npz") as file:
             expected = {name: file[name] for name in file}
-        served = predict(endpoint, store.path(samples), max_batch)
+        before = executed(endpoint)
+        served = predict(endpoint, store.path(samples), cell.dynamic.max_batch_size, clients)
+        batches = executed(endpoint) - before
         folder = _keep(cell, served, expected, at)
         inputs = given(prepared=prepared, samples=samples)
         scores = _scores(cell, metric, inputs, folder, at) if metric else None
-        alone, beside = neighbours(endpoint, store.path(samples), max_batch)
+        invariance = prove(endpoint, store.path(samples), cell.dynamic, outputs, tolerances)
     found = Correctness(
         tensors=match(outputs, served, expected, tolerances),
         scores=scores,
-        invariance=match(outputs, beside, alone, tolerances),
+        invariance=invariance,
+        clients=clients,
+        batches=dict(sorted(batches.items())),
     )
     failures = judge(found, tolerances, metric, product.precision)
     return found.model_copy(update={"failures": failures})
@@ -91,10 +107,7 @@ def judge(
     failures = [f"tensor {why}" for t in found.tensors for why in t.failures(tolerances.of(t.output))]
     if metric and found.scores:
         failures += _judge_metric(found.scores, metric, metric.drop[precision])
-    for entry in found.invariance:
-        for why in entry.failures(tolerances.of(entry.output)):
-            failures.append(f"invariance: an answer moved with its neighbours in the batch: {why}")
-    return tuple(failures)
+    return (*failures, *found.invariance.failures(tolerances))
 
 
 def _judge_metric(scores: Scores, metric: Metric, allowed: float) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,8 +21,8 @@ TIMEOUT_S = 120.0
 INVARIANCE_SAMPLES = 8
 
 
-def predict(endpoint: Endpoint, samples: Path, max_batch: int) -> Arrays:
-    """Outputs for every sample, in order, from requests of mixed sizes that CLIENTS threads send at once.
+def predict(endpoint: Endpoint, samples: Path, max_batch: int, clients: int = CLIENTS) -> Arrays:
+    """Outputs for every sample, in order, from requests of mixed sizes that `clients` threads send at once.
 
     Raises:
         StepError: the server refused a request or is gone.
@@ -36,11 +37,11 @@ def predict(endpoint: Endpoint, samples: Path, max_batch: int) -> Arrays:
             start += size
 
         def ask(request: tuple[int, int]) -> Arrays:
-            return _infer(client, endpoint, data.batch(*request))
+            return infer(client, endpoint, data.batch(*request))
 
-        with ThreadPoolExecutor(CLIENTS) as pool:
+        with ThreadPoolExecutor(clients) as pool:
             answers = list(pool.map(ask, requests))
-    return _joined(answers)
+    return joined(answers)
 
 
 def neighbours(endpoint: Endpoint, samples: Path, max_batch: int) -> tuple[Arrays, Arrays]:
@@ -52,21 +53,34 @@ def neighbours(endpoint: Endpoint, samples: Path, max_batch: int) -> tuple[Array
         data = Samples.read(samples, server_config(client, endpoint.model))
         most = data.fixed or max_batch
         for index in range(min(INVARIANCE_SAMPLES, len(data))):
-            answer = _infer(client, endpoint, data.batch(index, data.fixed or 1))
+            answer = infer(client, endpoint, data.batch(index, data.fixed or 1))
             answer = {name: array[:1] for name, array in answer.items()}
             for start in (index, len(data) - most + 1 + index):
                 place = (index - start) % len(data)
-                full = _infer(client, endpoint, data.batch(start, most))
+                full = infer(client, endpoint, data.batch(start, most))
                 alone.append(answer)
                 beside.append({name: array[place : place + 1] for name, array in full.items()})
-    return _joined(alone), _joined(beside)
+    return joined(alone), joined(beside)
 
 
-def _joined(answers: Sequence[Arrays]) -> Arrays:
+def executed(endpoint: Endpoint) -> Counter[int]:
+    """Batch size -> how often the server has executed it since the model was loaded."""
+    with triton.InferenceServerClient(endpoint.grpc_url) as client:
+        (entry,) = client.get_inference_statistics(endpoint.model, client_timeout=TIMEOUT_S).model_stats
+    return Counter({batch.batch_size: batch.compute_infer.count for batch in entry.batch_stats})
+
+
+def joined(answers: Sequence[Arrays]) -> Arrays:
+    """Answers put together in order."""
     return {name: concatenate([answer[name] for answer in answers]) for name in answers[0]}
 
 
-def _infer(client: triton.InferenceServerClient, endpoint: Endpoint, batch: Samples) -> Arrays:
+def infer(client: triton.InferenceServerClient, endpoint: Endpoint, batch: Samples) -> Arrays:
+    """One request.
+
+    Raises:
+        StepError: the server refused it or is gone.
+    """
     try:
         result = client.infer(endpoint.model, batch.inputs(), client_timeout=TIMEOUT_S)
     except InferenceServerException as error:

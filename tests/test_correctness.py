@@ -10,6 +10,7 @@ import pytest
 from tasks.core.metric import Metric
 from tasks.core.spec import Tolerance, Tolerances
 from tasks.correctness import Correctness, Scores, judge
+from tasks.invariance import Invariance
 from tasks.matching import TensorMatch
 
 TOLERANCE = Tolerances(absolute=0.01, cosine=0.999)
@@ -29,7 +30,13 @@ def scores(metric: Metric = METRIC, **values: float) -> Scores:
     return Scores(metric=metric.name, drop=drop, all={}, **values)
 
 
-GOOD = Correctness(tensors=(tensor(0, 0.999),), scores=scores(), invariance=(tensor(0, 1),))
+def moved(**kinds: TensorMatch) -> Invariance:
+    return Invariance.model_validate({"neighbour": (tensor(0, 1),)} | {k: (t,) for k, t in kinds.items()})
+
+
+GOOD = Correctness(
+    tensors=(tensor(0, 0.999),), scores=scores(), invariance=moved(), clients=8, batches={1: 3, 8: 2}
+)
 
 
 def judged(
@@ -56,8 +63,12 @@ def test_values_just_on_their_bounds_pass() -> None:
         ({"scores": scores(framework=0.7999, served=0.8)}, ("f1 of the framework: 0.7999", "least 0.8 ")),
         ({"scores": scores(framework=0.8, served=0.7995)}, ("f1 of the served model: 0.7995", "0.8 ")),
         ({"scores": scores(blind=0.8)}, ("f1 of an input-blind baseline: 0.8000", "0.8 ")),
-        ({"invariance": (tensor(0.01, 1),)}, ("invariance: ", "0.02 ", "0.01 ")),
-        ({"invariance": (tensor(0, 0.5),)}, ("invariance: ", "cosine 0.500000")),
+        ({"invariance": moved(neighbour=tensor(0.01, 1))}, ("invariance: ", "neighbours", "0.02 ", "0.01 ")),
+        (
+            {"invariance": moved(size=tensor(0, 0.5))},
+            ("invariance: ", "size of its", "cosine 0.500000"),
+        ),
+        ({"invariance": moved(instance=tensor(0, 0.5))}, ("invariance: ", "instances", "cosine 0.500000")),
     ],
 )
 def test_each_bound_is_judged_alone_and_told_with_its_figures(

@@ -14,6 +14,7 @@ from tasks.arrays import Arrays
 from tasks.child import artifacts
 from tasks.child.plugin_steps import batches
 from tasks.core.build import Job
+from tasks.core.roofline import Count
 from tasks.core.values import Interface
 
 EXAMPLE_BATCH = 2
@@ -36,6 +37,9 @@ class Network(Protocol):
 
     def export(self, job: Job, x: Arrays) -> None:
         """Write the wanted format, with a free batch axis, into the job's output folder."""
+
+    def count(self, x: Arrays) -> tuple[float | None, int | None]:
+        """Floating-point operations of one call, and floating-point weights; None: there is no counter."""
 
 
 def export(job: Job) -> None:
@@ -80,6 +84,26 @@ def baseline(job: Job) -> None:
 def _fixed_batch(interface: Interface) -> int:
     """The first axis of the inputs where it is a number; 0: it is free."""
     return max(int(interface.inputs[0].shape[0]), 0)
+
+
+def count(job: Job) -> None:
+    """`count.json`: operations, weights and bytes of one sample. A counter that fails leaves nulls: it must
+    not keep a model from being served."""
+    network, x = _with_samples(job)
+    batch = _fixed_batch(Interface.model_validate(job.fields["interface"])) or 1
+    some = {name: array[:batch] for name, array in x.items()}
+    outputs: Arrays = {}
+    flops, weights = None, None
+    try:
+        outputs = network.run(some)
+        flops, weights = network.count(some)
+    except Exception as error:  # of a network that wants a GPU, or whatever it provokes in the counter
+        print(f"not counted: {type(error).__name__}: {error}")
+    size = sum(array.nbytes for array in (*some.values(), *outputs.values())) // batch
+    # 0 operations: the counter knew none of the operators.
+    found = Count(flops=flops / batch if flops else None, weights=weights, sample_bytes=size)
+    (job.output / "count.json").write_text(found.model_dump_json(), encoding="utf-8")
+    print(f"one sample: {found.flops or 0:.4g} FLOP, {found.weights or 0} weights, {size} bytes")
 
 
 def _load(job: Job, interface: Interface) -> Network:

@@ -35,6 +35,10 @@ class OnnxNetwork:
         """One call; arrays by tensor name in and out."""
         return dict(zip(self.outputs, self.session.run(self.outputs, x), strict=True))
 
+    def count(self, x: Arrays) -> tuple[float | None, int | None]:
+        """ONNX Runtime counts nothing."""
+        return None, None
+
     def export(self, job: Job, x: Arrays) -> None:
         """Copy it: it is what it should become."""
         shutil.copy(self.path, job.output / FILE)

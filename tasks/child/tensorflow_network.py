@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 from tasks.arrays import Arrays
 from tasks.child.framework_steps import answers
@@ -51,6 +52,17 @@ class TensorFlowNetwork:
             archive.track(self.model)
             archive.add_endpoint("serving_default", self.serve)
             archive.write_out(str(job.output / "model.savedmodel"), verbose=False)
+
+    def count(self, x: Arrays) -> tuple[float | None, int | None]:
+        """By TensorFlow's profiler: every operator of the graph that has registered its operations."""
+        specs = [tf.TensorSpec(x[s.name].shape, s.dtype, name=s.name) for s in self.specs]
+        concrete = tf.function(self.serve.python_function).get_concrete_function(*specs)
+        graph = convert_variables_to_constants_v2(concrete).graph  # with what it calls put in its place
+        builder = tf.compat.v1.profiler.ProfileOptionBuilder
+        options = builder(builder.float_operation()).with_empty_output().build()
+        found = tf.compat.v1.profiler.profile(graph, options=options)
+        weights = sum(v.shape.num_elements() for v in concrete.variables if v.dtype.is_floating)
+        return found.total_float_ops, weights
 
     def _export_onnx(self, job: Job) -> None:
         import onnx

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from tasks.arrays import Arrays
 from tasks.child.framework_steps import answers
@@ -51,6 +53,15 @@ class TorchNetwork:
             else:
                 script = self._trace(x) if job.fields["format"] == "ts-trace" else self._script()
                 script.save(str(job.output / "model.pt"))
+
+    def count(self, x: Arrays) -> tuple[float | None, int | None]:
+        """By PyTorch's FlopCounterMode: matrix products, convolutions, attention. Attention is computed by
+        products, for the counter does not know the CPU's fused one."""
+        products = sdpa_kernel(SDPBackend.MATH)
+        with torch.inference_mode(), products, FlopCounterMode(display=False) as counter:
+            self.module(*self._tensors(x))
+        tensors = (*self.module.parameters(), *self.module.buffers())
+        return counter.get_total_flops(), sum(t.numel() for t in tensors if t.is_floating_point())
 
     def _export_onnx(self, job: Job, x: Arrays) -> None:
         tensors = (*self.interface.inputs, *self.interface.outputs)

@@ -24,7 +24,7 @@ def lines(cell: CellComparison, judged: Iterable[Judged]) -> list[tuple[str, ...
     return [
         (
             cell.cell,
-            entry.point,
+            entry.figures.point,
             entry.figures.metric,
             f"{entry.a:.2f}",
             f"{entry.b:.2f}",
@@ -57,7 +57,7 @@ def junit(comparison: Comparison) -> str:
             continue
         worse = [entry for entry in cell.judged if entry.change == "regressed"]
         if cell.change == "regressed":
-            said = [f"{e.point}: {e.figures.metric} {e.a:.2f} -> {e.b:.2f}, {e.text}" for e in worse]
+            said = [f"{e.figures.point}: {e.figures.metric} {e.a:.2f} -> {e.b:.2f}, {e.text}" for e in worse]
             said = [*filter(None, [cell.broken]), *said]
             ElementTree.SubElement(case, "failure", message=said[0]).text = "\n".join(said)
         output = ElementTree.SubElement(case, "system-out")

@@ -23,11 +23,10 @@ HIGHER_IS_BETTER = ("throughput",)
 
 
 class Figures(Value):
-    """One column at one point: the repeats of either side. `in_pairs`: they were taken in turns."""
+    """One column at one point, which is named in words: the repeats of either side. `in_pairs`: they were
+    taken in turns."""
 
-    scenario: str
-    batch: int
-    concurrency: int
+    point: str
     metric: str
     a: tuple[float, ...]
     b: tuple[float, ...]
@@ -42,11 +41,6 @@ class Judged(Value):
     b: float
     interval: Interval | None
     change: Change
-
-    @property
-    def point(self) -> str:
-        """Where, in words."""
-        return f"{self.figures.scenario}, batch {self.figures.batch} x {self.figures.concurrency}"
 
     @property
     def text(self) -> str:

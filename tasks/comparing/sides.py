@@ -28,7 +28,10 @@ from tasks.core.results import CELLS, MEASUREMENTS, WHOLE, Row
 from tasks.core.values import LoadPlan, Product, Serving, Value
 from tasks.loadgen.base import STABLE_WINDOWS
 
-KEY = ("scenario", "batch", "concurrency")
+KEY = tuple(
+    n for n in ("scenario", "batch", "concurrency", "request_rate", "distribution") if n in MEASUREMENTS
+)
+"""What makes a point of a cell."""
 SETTINGS = (
     "gpu",
     "cpu",
@@ -140,17 +143,23 @@ def _compare_cell(
 
 
 def _figures(a: list[Row], b: list[Row], repeated: bool) -> Iterator[Figures]:
-    place = {name: a[0][name] for name in KEY}
+    point = _in_words(a[0])
     if repeated:
         for metric in OF_REPEATS:
             sides = [tuple(r[metric] for r in side if r[metric] is not None) for side in (a, b)]
             if all(sides):
-                yield Figures(**place, metric=metric, a=sides[0], b=sides[1])
+                yield Figures(point=point, metric=metric, a=sides[0], b=sides[1])
         return
     for metric, column in OF_WINDOWS.items():
         sides = [tuple((side[0][column] or [])[-STABLE_WINDOWS:]) for side in (a, b)]
         if all(sides):
-            yield Figures(**place, metric=metric, a=sides[0], b=sides[1])
+            yield Figures(point=point, metric=metric, a=sides[0], b=sides[1])
+
+
+def _in_words(row: Row) -> str:
+    rate = row.get("request_rate")
+    load = f"x {row['concurrency']}" if rate is None else f"at {rate:g} requests/s"
+    return f"{row['scenario']}, batch {row['batch']} {load}"
 
 
 def _differing(a: list[Row], b: list[Row]) -> Iterator[str]:

@@ -52,9 +52,7 @@ class Turns(Value):
         """As the figures of one point."""
         return tuple(
             Figures(
-                scenario=scenario,
-                batch=order.batch,
-                concurrency=order.concurrency,
+                point=f"{scenario}, batch {order.batch} x {order.concurrency}",
                 metric=metric,
                 a=tuple(getattr(turn, metric) for turn in self.a),
                 b=tuple(getattr(turn, metric) for turn in self.b),

@@ -21,7 +21,8 @@ import polars as pl
 
 from tasks.core.environment import Host
 from tasks.core.errors import UserError
-from tasks.core.values import Cell, LoadPlan, Product, Serving
+from tasks.core.roofline import Roofline
+from tasks.core.values import Cell, LoadPlan, Precision, Product, Serving
 
 log = logging.getLogger("servegrid")
 
@@ -109,6 +110,8 @@ CELLS: dict[str, pl.DataType] = {
     ),
     **dict.fromkeys(("least_cosine", "invariance"), pl.Float64()),
     **dict.fromkeys(("artifact_bytes", "server_peak_bytes", "largest_batch"), pl.Int64()),
+    "load_clients": pl.Int64(),
+    "load_batches": pl.String(),
     "stage_s": pl.String(),
     **dict.fromkeys(("wall_s", "server_s", "orchestration_s"), pl.Float64()),
 }
@@ -120,6 +123,8 @@ MEASUREMENTS: dict[str, pl.DataType] = {
     **dict.fromkeys(("batch", "concurrency", "minimum_request_count", "request_count"), pl.Int64()),
     **dict.fromkeys(MEASURED, pl.Float64()),
     "framework_avg_ms": pl.Float64(),
+    **dict.fromkeys(("flops_per_inference", "limit_throughput", "share_of_limit"), pl.Float64()),
+    "limit": pl.String(),
     "windows_throughput": pl.List(pl.Float64()),
     "windows_avg_ms": pl.List(pl.Float64()),
     "stable": pl.Boolean(),
@@ -154,6 +159,23 @@ def plan_columns(plan: LoadPlan) -> Row:
     """What a measurement's row says of the plan that its point belongs to."""
     kept = plan.model_dump(mode="json", include={"scenario", "shared_memory", "input_data", "warm_up"})
     return kept | {"minimum_request_count": plan.request_count}
+
+
+def roofline_columns(roofline: Roofline | None, precision: Precision, serving: Serving, row: Row) -> Row:
+    """A point's roofline: the most inferences/s, what sets it, and the share that was reached.
+
+    The dynamic batcher may make batches of the largest size, whatever the clients send.
+    """
+    batch = serving.max_batch_size if serving.batching == "dynamic" else row["batch"]
+    limit = roofline.limit(precision, max(batch, row["batch"])) if roofline else None
+    if roofline is None or limit is None:
+        return {}
+    return {
+        "flops_per_inference": roofline.count.flops,
+        "limit_throughput": limit.throughput,
+        "limit": limit.kind,
+        "share_of_limit": row["throughput"] / limit.throughput,
+    }
 
 
 def cell_columns(cell: Cell) -> Row:

@@ -16,8 +16,8 @@ from tasks.core.site import ROOT
 from tasks.loadgen import GENERATORS
 
 STAGES = {
-    "prepare": 1, "export": 1, "convert": 1, "profile_data": 1, "reference": 1, "baseline": 1,
-    "configure": 1, "deploy": 2, "correctness": 1, "online": 1, "offline": 1,
+    "prepare": 1, "export": 1, "convert": 1, "profile_data": 1, "reference": 1, "baseline": 1, "count": 1,
+    "ceilings": 1, "configure": 1, "deploy": 2, "correctness": 1, "online": 1, "offline": 1,
 }  # fmt: skip
 """Task runs of one cell; `deploy` is one for each serving."""
 BUILD = ("prepare", "export", "convert", "profile_data", "reference")
@@ -85,6 +85,8 @@ def test_measurements_are_whole_and_consistent(sweep: Any, tables: tuple[pl.Data
     assert ratios.is_between(0.8, 1.2).all(), ratios.to_list()
     offline = measurements.filter(pl.col("scenario") == "offline")
     assert (offline["framework_avg_ms"] > 0).all()
+    assert set(measurements["limit"]) <= {"compute", "memory"}
+    assert measurements["share_of_limit"].is_between(1e-4, 1.0).all(), measurements["share_of_limit"]
     assert set(offline["batching"]) == {"static"}
     assert set(measurements.filter(pl.col("scenario") == "online")["batching"]) == {"dynamic"}
 

@@ -21,6 +21,7 @@ from tasks.core.results import Writer, read
 from tasks.core.site import ROOT
 from tasks.core.values import ArtifactRef, Cell, Endpoint
 from tasks.correctness import Correctness, Scores
+from tasks.invariance import Invariance
 from tasks.loadgen.base import Measurement, Window
 from tasks.matching import TensorMatch
 from tasks.performance import MeasuredPoint, PartlyMeasuredError
@@ -39,9 +40,14 @@ CORRECT = Correctness(
         drop=0.025,
         all={"f1": 0.875, "exact_match": 0.8},
     ),
-    invariance=(
-        TensorMatch(output="s", largest_difference=0.001, excess=0, least_cosine=1.0, agreement=None),
+    invariance=Invariance(
+        neighbour=(
+            TensorMatch(output="s", largest_difference=0.001, excess=0, least_cosine=1.0, agreement=None),
+        ),
+        size=(TensorMatch(output="s", largest_difference=0.002, excess=0, least_cosine=1.0, agreement=None),),
     ),
+    clients=16,
+    batches={1: 3, 8: 2},
 )
 ENDPOINT = Endpoint(
     grpc_url="127.0.0.1:1",
@@ -202,7 +208,8 @@ def test_cell_that_is_right_and_stable_passes(recorder: Recorder, cell: Cell, tm
     assert (row["verdict"], row["reason"], row["log"]) == ("passed", "", None)
     assert (row["framework_metric"], row["served_metric"], row["blind_metric"]) == (0.9, 0.875, 0.1)
     assert row["metric_drop"] == pytest.approx(0.025)
-    assert (row["largest_difference"], row["least_cosine"], row["invariance"]) == (0.02, 0.9998, 0.001)
+    assert (row["largest_difference"], row["least_cosine"], row["invariance"]) == (0.02, 0.9998, 0.002)
+    assert (row["load_clients"], row["load_batches"]) == (16, '{"1": 3, "8": 2}')
     assert (row["artifact_bytes"], json.loads(row["versions"])) == (1234, {"torch": "2.13"})
 
 

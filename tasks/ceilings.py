@@ -1,0 +1,45 @@
+"""Stage `ceilings`: what this machine reaches in products and copies, measured once a host and profile."""
+
+from __future__ import annotations
+
+from tasks.caching import build_task
+from tasks.core.build import Workplace, build
+from tasks.core.environment import host, missing, versions
+from tasks.core.roofline import Ceilings
+from tasks.core.store import BuildRequest
+from tasks.core.values import ArtifactRef, Cell
+
+VERSION = 1
+LIBRARIES = ("torch",)
+
+
+def measured() -> bool:
+    """Whether PyTorch, which measures them, is installed."""
+    return not missing(LIBRARIES)
+
+
+def request(cell: Cell) -> BuildRequest:
+    """What the ceilings depend on: the machine and the library."""
+    machine = host()
+    return BuildRequest(
+        stage="ceilings",
+        version=VERSION,
+        fields={
+            "device": cell.dynamic.device_kind,
+            "profile": cell.profile,
+            "host": machine.model_dump(mode="json", include={"name", "cpu", "cores", "gpu", "driver"}),
+        },
+        libraries=versions(LIBRARIES),
+    )
+
+
+@build_task
+def ceilings(request: BuildRequest, at: Workplace) -> ArtifactRef:
+    """Measure in a child process, alone on the device."""
+    return build(request, at, alone=True)
+
+
+def read(ref: ArtifactRef, at: Workplace) -> Ceilings:
+    """What was measured."""
+    text = (at.site.store.path(ref) / "ceilings.json").read_text(encoding="utf-8")
+    return Ceilings.model_validate_json(text)

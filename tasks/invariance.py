@@ -1,0 +1,83 @@
+"""Layer 3 of correctness: an answer does not depend on how, beside what, or where it is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import tritonclient.grpc as triton
+
+from tasks.arrays import Arrays
+from tasks.core.spec import Tolerances
+from tasks.core.values import Endpoint, Serving, Tensor, Value
+from tasks.loadgen.requests import Samples, server_config
+from tasks.matching import TensorMatch, match
+from tasks.predictions import infer, joined, neighbours
+
+EVERY_SIZE_UP_TO = 16
+ROUNDS = 4
+
+
+class Invariance(Value):
+    """What each kind of change did to some samples' answers; empty where there was nothing to change.
+
+    `neighbour`: alone, and in full batches beside different samples at different places. `size`: alone, and
+    in batches of every size (above 16: of powers of two, and the largest). `instance`: the same full batch
+    from several clients at once, twice as many as instances: a batch fills an instance, so the next goes
+    to another one.
+    """
+
+    neighbour: tuple[TensorMatch, ...]
+    size: tuple[TensorMatch, ...] = ()
+    instance: tuple[TensorMatch, ...] = ()
+
+    def failures(self, tolerances: Tolerances) -> Iterator[str]:
+        """Every bound that does not hold."""
+        for entries, what in (
+            (self.neighbour, "an answer moved with its neighbours in the batch"),
+            (self.size, "an answer moved with the size of its batch"),
+            (self.instance, "instances answer differently"),
+        ):
+            for entry in entries:
+                for why in entry.failures(tolerances.of(entry.output)):
+                    yield f"invariance: {what}: {why}"
+
+    @property
+    def largest_difference(self) -> float:
+        return max(entry.largest_difference for entry in (*self.neighbour, *self.size, *self.instance))
+
+
+def prove(
+    endpoint: Endpoint, samples: Path, serving: Serving, outputs: tuple[Tensor, ...], tolerances: Tolerances
+) -> Invariance:
+    """Ask the loaded model; raises StepError when the server refuses a request or is gone."""
+    alone, beside = neighbours(endpoint, samples, serving.max_batch_size)
+    found = Invariance(neighbour=match(outputs, beside, alone, tolerances))
+    with triton.InferenceServerClient(endpoint.grpc_url) as client:
+        data = Samples.read(samples, server_config(client, endpoint.model))
+        if serving.max_batch_size > 1:
+            grown, alone = _sizes(client, endpoint, data, serving.max_batch_size)
+            found = found.model_copy(update={"size": match(outputs, grown, alone, tolerances)})
+        if serving.instances > 1:
+            several, first = _instances(client, endpoint, data, serving)
+            found = found.model_copy(update={"instance": match(outputs, several, first, tolerances)})
+    return found
+
+
+def _sizes(client: Any, endpoint: Endpoint, data: Samples, largest: int) -> tuple[Arrays, Arrays]:
+    """The first samples in batches of growing size, and the same rows asked alone."""
+    alone = [infer(client, endpoint, data.batch(index, 1)) for index in range(largest)]
+    sizes = [n for n in range(2, largest + 1) if largest <= EVERY_SIZE_UP_TO or n & (n - 1) == 0]
+    sizes = sorted({*sizes, largest})
+    grown = [infer(client, endpoint, data.batch(0, size)) for size in sizes]
+    return joined(grown), joined([alone[index] for size in sizes for index in range(size)])
+
+
+def _instances(client: Any, endpoint: Endpoint, data: Samples, serving: Serving) -> tuple[Arrays, Arrays]:
+    """One full batch from many clients at once, several times; and its first answer as often."""
+    batch, clients = data.batch(0, data.fixed or serving.max_batch_size), 2 * serving.instances
+    with ThreadPoolExecutor(clients) as pool:
+        answers = list(pool.map(lambda _: infer(client, endpoint, batch), range(ROUNDS * clients)))
+    return joined(answers), joined([answers[0]] * len(answers))

@@ -1,0 +1,108 @@
+"""Models that answer wrongly only in some batches, at some place, on some instance, on a real server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tasks.core.spec import Tolerances
+from tasks.core.values import Interface, Serving
+from tasks.invariance import prove
+from tasks.matching import match
+from tasks.predictions import executed, predict
+
+TOLERANCES = Tolerances(absolute=0.001, cosine=0.999)
+MODEL = """
+import numpy as np
+import triton_python_backend_utils as pb_utils
+class TritonPythonModel:
+    def initialize(self, args):
+        self.instance = args["model_instance_name"]
+    def execute(self, requests):
+        inputs = [np.from_dlpack(pb_utils.get_input_tensor_by_name(request, "x")) for request in requests]
+        x = np.concatenate(inputs)
+        y = np.array(x)
+        {wrong}
+        parts = np.split(y, np.cumsum([len(i) for i in inputs])[:-1])
+        return [
+            pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("y", np.array(part))]) for part in parts
+        ]
+"""
+CONFIG = """
+backend: "python" max_batch_size: 8
+input {{ name: "x" data_type: TYPE_FP32 dims: 3 }} output {{ name: "y" data_type: TYPE_FP32 dims: 3 }}
+instance_group {{ count: {instances} kind: KIND_CPU }}
+dynamic_batching {{ preferred_batch_size: [ 8 ] max_queue_delay_microseconds: 20000 }}
+"""
+FAULTS = {
+    "right": ("pass", 1, set()),
+    "neighbours": ("y += x.sum(axis=0) - x", 1, {"neighbours", "size"}),
+    "above_four": ("y += 1.0 * (len(x) > 4)", 1, {"neighbours", "size"}),
+    "of_three": ("y += 1.0 * (len(x) == 3)", 1, {"size"}),
+    "one_instance": ("y += 1.0 * self.instance.endswith('_1')", 2, {"instances"}),
+}
+"""Name -> what is wrong, instances, the kinds of invariance that are broken."""
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("values")
+    x = np.random.default_rng(0).random((60, 3), dtype=np.float32)
+    np.savez(folder / "samples.npz", allow_pickle=False, **{"x/x": x})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def floats(interface: Callable[..., Interface]) -> Interface:
+    return interface([("x", "float32", (-1, 3))], [("y", "float32", (-1, 3))])
+
+
+@pytest.fixture(scope="module")
+def load(server: Any) -> Callable[[str], tuple[Any, Serving]]:
+    """The endpoint and the serving of a fault's model."""
+
+    def loaded(name: str) -> tuple[Any, Serving]:
+        wrong, instances, _ = FAULTS[name]
+        folder = server.repository / f"fault_{name}" / "1"
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            (folder / "model.py").write_text(MODEL.replace("{wrong}", wrong))
+            (folder.parent / "config.pbtxt").write_text(CONFIG.format(instances=instances))
+            server.client.load_model(f"fault_{name}")
+        serving = Serving(batching="dynamic", max_batch_size=8, instances=instances)
+        return server.endpoint(f"fault_{name}"), serving
+
+    return loaded
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_fault_is_told_by_its_kind(
+    load: Callable[[str], tuple[Any, Serving]], samples: Path, floats: Interface, name: str
+) -> None:
+    endpoint, serving = load(name)
+    found = prove(endpoint, samples, serving, floats.outputs, TOLERANCES)
+    said = " ".join(found.failures(TOLERANCES))
+    kinds = FAULTS[name][2]
+    assert {k for k in ("neighbours", "size", "instances") if k in said} >= kinds
+    assert bool(said) == bool(kinds)
+    assert (found.largest_difference > 0.001) == bool(kinds)
+
+
+@pytest.mark.parametrize("name", ["right", "neighbours", "above_four"])
+def test_answers_under_load_meet_in_batches_and_are_all_checked(
+    load: Callable[[str], tuple[Any, Serving]], samples: Path, floats: Interface, name: str
+) -> None:
+    endpoint, _ = load(name)
+    with np.load(samples / "samples.npz") as file:
+        expected = {"y": file["x/x"]}
+    before = executed(endpoint)
+    served = predict(endpoint, samples, max_batch=8, clients=16)
+    batches = executed(endpoint) - before
+    assert sum(size * count for size, count in batches.items()) == 60
+    assert max(batches) > 4
+    (found,) = match(floats.outputs, served, expected, TOLERANCES)
+    assert bool(found.failures(TOLERANCES)) == (name != "right")
