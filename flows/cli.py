@@ -1,4 +1,4 @@
-"""`servegrid`: plan, why, sweep, report, compare, doctor, pools.
+"""`servegrid`: plan, why, sweep, report, compare, tune, doctor, pools.
 
 Exit codes: 0 done; 1 a cell is `error` or `failed_accuracy`, or has regressed; 2 the input is wrong or the
 host is not ready; 130 interrupted.
@@ -19,6 +19,7 @@ import typer
 from rich.console import Console
 from rich.table import Column, Table
 
+from flows.cli_comparing import compare, tune
 from flows.local_server import api, prepare_environment
 from flows.options import SweepOptions, with_sweep_options
 from tasks.core.errors import ServegridError, UserError
@@ -31,6 +32,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(compare)
+app.command()(tune)
 console = Console()
 INTERRUPTED = 128 + signal.SIGINT
 
@@ -162,54 +165,6 @@ def report(
     if left:
         console.print(f"partial: {len(left)} cells have not run", highlight=False)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
-
-
-@app.command()
-def compare(
-    a: Annotated[str, typer.Argument(help="A campaign, a folder of campaigns (repeats); --run: a cell.")],
-    b: Annotated[str, typer.Argument(help="The same, newer: what may have regressed.")],
-    run: Annotated[bool, typer.Option("--run", help="Serve both cells here and ask them in turns.")] = False,
-    pairs: Annotated[int, typer.Option(min=2, help="With --run: pairs of turns at each point.")] = 20,
-    profile: Annotated[str, typer.Option(help="With --run: a file below gpu_profiles/.")] = "cpu",
-    across: Annotated[bool, typer.Option("--across", help="Compare other cards or settings, too.")] = False,
-    confidence: Annotated[float, typer.Option(min=0.5, max=0.9999, help="Of a cell's intervals.")] = 0.99,
-    relevant: Annotated[
-        float | None,
-        typer.Option(min=0, help="A share: less does not count.  [default: 0.02, 0.1 of single runs]"),
-    ] = None,
-    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write a pull request's comment here.")] = None,
-) -> None:
-    """Tell regressions from noise; exits with 1 when a cell has regressed."""
-    from tasks.comparing import forms
-    from tasks.comparing.sides import Rule, read_side
-    from tasks.comparing.sides import compare as compare_sides
-    from tasks.core.files import write_atomic
-
-    site, rule = default_site(), Rule(confidence=confidence, relevant=relevant, across=across)
-    if run:
-        with api(site):
-            from flows.compare import compare_cells
-            from flows.sweep import new_campaign
-
-            options = SweepOptions(profile=profile)
-            found = compare_cells(a, b, options, f"compare-{new_campaign()}", rule, pairs)
-    else:
-        found = compare_sides(read_side(a, site.results), read_side(b, site.results), rule)
-    table = Table(*(Column(name, overflow="fold") for name in forms.HEAD))
-    for cell in found.cells:
-        for line in forms.lines(cell, cell.judged):
-            table.add_row(*line, style={"regressed": "red", "improved": "green"}.get(line[-1], ""))
-    console.print(table)
-    about = (*found.conditions, *dict.fromkeys(d for cell in found.cells for d in cell.differences))
-    broken = (f"{cell.cell}: {cell.broken}" for cell in found.cells if cell.broken)
-    for text in (*about, *broken, found.method, forms.summary(found)):
-        console.print(text, soft_wrap=True, markup=False, highlight=False)
-    for path, form in ((junit, forms.junit), (markdown, forms.markdown)):
-        if path:
-            write_atomic(path, form(found))
-    if found.regressed:
-        raise typer.Exit(1)
 
 
 @app.command()

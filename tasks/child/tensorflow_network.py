@@ -57,7 +57,9 @@ class TensorFlowNetwork:
         """By TensorFlow's profiler: every operator of the graph that has registered its operations."""
         specs = [tf.TensorSpec(x[s.name].shape, s.dtype, name=s.name) for s in self.specs]
         concrete = tf.function(self.serve.python_function).get_concrete_function(*specs)
-        graph = convert_variables_to_constants_v2(concrete).graph  # with what it calls put in its place
+        graph = concrete.graph
+        if any("PartitionedCall" in operation.type for operation in graph.get_operations()):
+            graph = convert_variables_to_constants_v2(concrete).graph  # what it calls is put in its place
         builder = tf.compat.v1.profiler.ProfileOptionBuilder
         options = builder(builder.float_operation()).with_empty_output().build()
         found = tf.compat.v1.profiler.profile(graph, options=options)

@@ -46,7 +46,8 @@ for architecture, side, classes in (("resnet50", 224, 1001), ("tiny", 32, 10)):
         "outputs": [{"name": "classes", "dtype": "int64", "shape": [-1, 1]},
                     {"name": "probabilities", "dtype": "float32", "shape": [-1, classes]}]})
     network = TensorFlowNetwork(*get_model(architecture, side, side, classes), io)
-    found.append([network.count({"input": np.zeros((n, side, side, 3), np.float32)}) for n in (1, 2)])
+    batches = (1,) if architecture == "resnet50" else (1, 2)
+    found.append([network.count({"input": np.zeros((n, side, side, 3), np.float32)}) for n in batches])
 print(json.dumps(found))
 """
 
@@ -71,10 +72,10 @@ def test_bert_large_takes_246_gflop_a_sample_of_384_tokens(run_python: Callable[
 
 def test_resnet_50_takes_8_2_gflop_an_image(run_python: Callable[..., str]) -> None:
     """4.1 multiply-adds an image (arXiv:1512.03385, table 1, has 3.8 of the version without the 1.5)."""
-    (one, two), (tiny, _) = counted(run_python, RESNET, "resnet50")
+    (one,), (tiny, two) = counted(run_python, RESNET, "resnet50")
     assert one[0] == pytest.approx(8.2e9, rel=0.02)
     assert one[1] == pytest.approx(25.6e6, rel=0.01)
-    assert two[0] == pytest.approx(2 * one[0], rel=0.001)
+    assert two[0] == pytest.approx(2 * tiny[0], rel=0.001)
     # By hand: convolutions of 32 x 32 images, each output pixel x kernel x channels in x channels out.
     stem = 16 * 16 * 7 * 7 * 3 * 16
     blocks = [

@@ -1,0 +1,109 @@
+"""The commands `compare` and `tune` of `servegrid`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+
+from flows.local_server import api
+from flows.options import SweepOptions
+from tasks.core.site import default_site
+
+console = Console()
+
+
+def compare(
+    a: Annotated[str, typer.Argument(help="A campaign, a folder of campaigns (repeats); --run: a cell.")],
+    b: Annotated[str, typer.Argument(help="The same, newer: what may have regressed.")],
+    run: Annotated[bool, typer.Option("--run", help="Serve both cells here and ask them in turns.")] = False,
+    pairs: Annotated[int, typer.Option(min=2, help="With --run: pairs of turns at each point.")] = 20,
+    profile: Annotated[str, typer.Option(help="With --run: a file below gpu_profiles/.")] = "cpu",
+    across: Annotated[bool, typer.Option("--across", help="Compare other cards or settings, too.")] = False,
+    confidence: Annotated[float, typer.Option(min=0.5, max=0.9999, help="Of a cell's intervals.")] = 0.99,
+    relevant: Annotated[
+        float | None,
+        typer.Option(min=0, help="A share: less does not count.  [default: 0.02, 0.1 of single runs]"),
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write a pull request's comment here.")] = None,
+) -> None:
+    """Tell regressions from noise; exits with 1 when a cell has regressed."""
+    from tasks.comparing import forms
+    from tasks.comparing.sides import Rule, read_side
+    from tasks.comparing.sides import compare as compare_sides
+    from tasks.core.files import write_atomic
+
+    site, rule = default_site(), Rule(confidence=confidence, relevant=relevant, across=across)
+    if run:
+        with api(site):
+            from flows.compare import compare_cells
+            from flows.sweep import new_campaign
+
+            options = SweepOptions(profile=profile)
+            found = compare_cells(a, b, options, f"compare-{new_campaign()}", rule, pairs)
+    else:
+        found = compare_sides(read_side(a, site.results), read_side(b, site.results), rule)
+    table = Table(*(Column(name, overflow="fold") for name in forms.HEAD))
+    for cell in found.cells:
+        for line in forms.lines(cell, cell.judged):
+            table.add_row(*line, style={"regressed": "red", "improved": "green"}.get(line[-1], ""))
+    console.print(table)
+    about = (*found.conditions, *dict.fromkeys(d for cell in found.cells for d in cell.differences))
+    broken = (f"{cell.cell}: {cell.broken}" for cell in found.cells if cell.broken)
+    for text in (*about, *broken, found.method, forms.summary(found)):
+        console.print(text, soft_wrap=True, markup=False, highlight=False)
+    for path, form in ((junit, forms.junit), (markdown, forms.markdown)):
+        if path:
+            write_atomic(path, form(found))
+    if found.regressed:
+        raise typer.Exit(1)
+
+
+def tune(
+    cell: Annotated[str, typer.Argument(help="A cell's name, as the plan prints it.")],
+    slo: Annotated[str, typer.Option(help="The bound on a percentile of the latency: p99=50ms.")],
+    instances: Annotated[
+        list[int] | None, typer.Option("--instances", min=1, help="A number of instances to try.")
+    ] = None,
+    delays: Annotated[
+        list[int] | None, typer.Option("--delay-us", min=0, help="A queue delay to try, in microseconds.")
+    ] = None,
+    max_concurrency: Annotated[
+        int | None, typer.Option(min=1, help="At most this; else twice what the instances hold.")
+    ] = None,
+    profile: Annotated[str, typer.Option(help="A file below gpu_profiles/.")] = "cpu",
+) -> None:
+    """Find the instances, queue delay and preferred batch sizes that answer most within a latency; exits with
+    1 when nothing holds it."""
+    from tasks.tuning import DELAYS_US, Axes, Slo
+
+    site, wanted = default_site(), Slo.parse(slo)
+    with api(site):
+        from flows.sweep import new_campaign
+        from flows.tune import tune_cell
+
+        axes = Axes(
+            instances=tuple(instances or (1, 2)),
+            delays_us=tuple(delays or DELAYS_US),
+            max_concurrency=max_concurrency,
+        )
+        found = tune_cell(cell, wanted, axes, SweepOptions(profile=profile), f"tune-{new_campaign()}")
+    measured = sum(not trial.pruned for trial in found.trace)
+    trace = found.folder / "trace.csv"
+    left_out = len(found.trace) - measured
+    console.print(f"{measured} points measured, {left_out} settings left out: {trace}", soft_wrap=True)
+    if found.best is None:
+        console.print(f"nothing holds {wanted}")
+        raise typer.Exit(1)
+    best = found.best
+    console.print(
+        f"most within {wanted}: {best.setting}; concurrency {best.concurrency}: {best.throughput:.1f} "
+        f"inferences/s, {wanted.percentile} {best.latency_ms:.2f} ms. Write it into `serving` of model.yaml "
+        f"and sweep: its answers are not proven yet.",
+        soft_wrap=True,
+        highlight=False,
+    )

@@ -1,0 +1,113 @@
+"""The flow `tune`: one cell, served in many ways, to find the one that answers most within a latency."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import polars as pl
+from prefect import flow
+
+from flows import forecast
+from flows.options import SweepOptions
+from flows.planning import preflight
+from flows.qualify import build_cell, workplace
+from tasks.configure import configure
+from tasks.core.environment import device_lock
+from tasks.core.errors import UserError
+from tasks.core.site import default_site
+from tasks.core.values import Endpoint, Value
+from tasks.deploy import deploy
+from tasks.loadgen import GENERATORS
+from tasks.loadgen.base import Point, Target
+from tasks.servers import server
+from tasks.tuning import Axes, Setting, Slo, Trial, grid, search, winner
+
+log = logging.getLogger("servegrid")
+
+
+class Tuned(Value):
+    """What was tried, and what is best; None: nothing held the bound."""
+
+    trace: tuple[Trial, ...]
+    best: Trial | None
+    folder: Path
+
+
+@flow(name="tune", flow_run_name="{name} within {slo}")
+def tune_cell(name: str, slo: Slo, axes: Axes, options: SweepOptions, campaign: str) -> Tuned:
+    """Build the cell, then measure its settings one after the other, at the online plan's client batch.
+
+    The trace lies in results/<campaign>/trace.parquet and trace.csv.
+
+    Raises:
+        UserError: the cell is unknown or does not run here.
+        StepError: a step failed.
+    """
+    site = default_site()
+    entry, cell, left_out = forecast.find(name, options, site)
+    if left_out:
+        raise UserError(f"{name}: does not run: {left_out}")
+    preflight(options, entry, site)
+    at = workplace(entry.plugin, cell, site, campaign)
+    built = build_cell(entry.plugin, cell, campaign, at)
+    variant, plan = entry.plugin.spec.variants[cell.product.variant], cell.online
+    repository = at.logs.parent / "repositories" / cell.name
+    repository.mkdir(parents=True)
+    batch, loaded = plan.batch_sizes[0], dict[Setting, Endpoint]()
+    with server(options.server, site, repository, at.logs / f"{cell.name}.tritonserver.log") as running:
+
+        def measure(setting: Setting, concurrency: int) -> Trial:
+            serving = setting.serving(cell.dynamic)
+            if setting not in loaded:
+                loaded.clear()
+                of_setting = cell.model_copy(update={"dynamic": serving})
+                workspace = variant.convert.workspace_bytes
+                configured = configure(of_setting, built.converted, repository, at, workspace)
+                loaded[setting] = deploy(running, configured, serving, built.samples, at)
+            point = Point(
+                batch=batch,
+                concurrency=concurrency,
+                request_count=plan.request_count,
+                shared_memory=plan.shared_memory,
+                warm_up=plan.warm_up,
+            )
+            stem = f"{cell.name}.i{setting.instances}d{setting.max_queue_delay_us}"
+            stem = f"{stem}p{'-'.join(map(str, setting.preferred_batch_sizes))}"
+            samples = site.store.path(built.samples)
+            target = Target(endpoint=loaded[setting], samples=samples, logs=at.logs, name=stem)
+            with device_lock(at.profile, exclusive=True):
+                found = GENERATORS[plan.generator].measure(point, target, site)
+            latency = float(getattr(found, f"{slo.percentile}_ms"))
+            holds = latency <= slo.limit_ms and found.stable
+            line = "%s, concurrency %d: %.1f inferences/s, %s %.2f ms%s"
+            said = "" if holds else "  (unstable)" if not found.stable else "  (over the bound)"
+            log.info(line, setting, concurrency, found.throughput, slo.percentile, latency, said)
+            return Trial(
+                setting=setting,
+                concurrency=concurrency,
+                throughput=found.throughput,
+                latency_ms=latency,
+                stable=found.stable,
+                holds=holds,
+            )
+
+        most = axes.max_concurrency or 2 * cell.dynamic.max_batch_size * max(axes.instances)
+        trace = search(grid(cell.dynamic, axes), measure, slo, most)
+    _keep(trace, at.logs.parent)
+    return Tuned(trace=tuple(trace), best=winner(trace), folder=at.logs.parent)
+
+
+def _keep(trace: list[Trial], folder: Path) -> None:
+    """A row a trial; preferred sizes as text, which both forms can hold."""
+    rows = [
+        {
+            **t.setting.model_dump(),
+            "preferred_batch_sizes": " ".join(map(str, t.setting.preferred_batch_sizes)),
+        }
+        | t.model_dump(exclude={"setting"})
+        for t in trace
+    ]
+    table = pl.DataFrame(rows, infer_schema_length=None)
+    table.write_parquet(folder / "trace.parquet")
+    table.write_csv(folder / "trace.csv")
