@@ -43,7 +43,7 @@ def compare(
             from flows.compare import compare_cells
             from flows.sweep import new_campaign
 
-            options = SweepOptions(profile=profile)
+            options = SweepOptions(profiles=(profile,))
             found = compare_cells(a, b, options, f"compare-{new_campaign()}", rule, pairs)
     else:
         found = compare_sides(read_side(a, site.results), read_side(b, site.results), rule)
@@ -91,7 +91,7 @@ def tune(
             delays_us=tuple(delays or DELAYS_US),
             max_concurrency=max_concurrency,
         )
-        found = tune_cell(cell, wanted, axes, SweepOptions(profile=profile), f"tune-{new_campaign()}")
+        found = tune_cell(cell, wanted, axes, SweepOptions(profiles=(profile,)), f"tune-{new_campaign()}")
     measured = sum(not trial.pruned for trial in found.trace)
     trace = found.folder / "trace.csv"
     left_out = len(found.trace) - measured
