@@ -31,6 +31,7 @@ from flows.cli import main
 from tasks.caching import build_task, ensure
 from tasks.core.store import BuildRequest
 from tasks.correctness import Correctness
+from tasks.invariance import Invariance
 from tasks.matching import TensorMatch
 
 RIGHT = TensorMatch(output="y", largest_difference=0.0, excess=0, least_cosine=None, agreement=1.0)
@@ -51,19 +52,24 @@ def build_cell(plugin, cell, campaign, at):
     for stage in qualify.STAGES:
         fields = {"cell": cell.name if stage == "convert" else ""}
         made.append(ensure(build, BuildRequest(stage=stage, version=1, fields=fields), at))
-    first, _, converted, samples, reference, _ = made
+    first, _, converted, samples, reference, counted, *_ = made
     return qualify.Built(
-        prepared=first, converted=converted, samples=samples, reference=reference, baseline=None
+        prepared=first, converted=converted, samples=samples, reference=reference, baseline=None,
+        count=counted, ceilings=None,
     )
 
 
 def measure_cell(plugin, cell, built, provider, at, record):
     for _ in range(6):  # configure, deploy twice, correctness, online, offline
         nothing(at)
-    record.correctness = Correctness(tensors=(RIGHT,), scores=None, invariance=(RIGHT,))
+    record.correctness = Correctness(
+        tensors=(RIGHT,), scores=None, invariance=Invariance(neighbour=(RIGHT,)), clients=8, batches={}
+    )
 
 
-qualify.STAGES = ("prepare", "export", "convert", "profile_data", "reference", "baseline")
+qualify.STAGES = (
+    "prepare", "export", "convert", "profile_data", "reference", "count", "ceilings", "baseline",
+)
 qualify.build_cell, qualify.measure_cell = build_cell, measure_cell
 sys.argv[0] = "servegrid"
 main()
