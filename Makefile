@@ -12,7 +12,7 @@ PERF_ANALYZER := $(SITE)/perf-analyzer/wheel
 # perf_analyzer's binary needs glibc 2.38; `make sweep` brings it along only where that is there.
 NEW_LIBC := $(shell printf '2.38\n%s\n' "$$(getconf GNU_LIBC_VERSION | cut -d' ' -f2)" | sort -VC && echo yes)
 
-.PHONY: sweep test cells soak lint install perf-analyzer bench clean
+.PHONY: sweep test test-gpu cells soak lint install perf-analyzer bench clean
 
 sweep: install
 	$(BIN)/servegrid sweep --format ts-trace --format onnx --precision fp32 --precision fp16 --accelerator none
@@ -29,6 +29,11 @@ lint: install
 install: $(INSTALLED) $(SERVER) $(if $(NEW_LIBC),$(PERF_ANALYZER))
 
 perf-analyzer: $(PERF_ANALYZER)
+
+# On a host with an NVIDIA GPU, whose environment has CUDA builds of torch and onnxruntime: sessions on the card, and
+# a short sweep.
+test-gpu: install
+	$(BIN)/pytest -m gpu
 
 cells: install
 	$(BIN)/pytest -m long

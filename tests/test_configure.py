@@ -103,9 +103,20 @@ def test_hosted_repository_holds_the_runtime_one_session_and_a_link_to_the_artif
 ) -> None:
     write_repository(tmp_path, "it", "onnx", SERVINGS["static"], io, artifact)
     assert sorted(p.name for p in (tmp_path / "it" / "1").iterdir()) == [
-        "artifact", "model.py", "onnx_session.py",
+        "artifact", "model.py", "onnx_session.py", "pipeline.py",
     ]  # fmt: skip
     assert (tmp_path / "it" / "1" / "artifact").readlink() == artifact
+
+
+@pytest.mark.parametrize(
+    ("device", "batching", "pipelined"),
+    [("gpu", "dynamic", True), ("gpu", "static", False), ("cpu", "dynamic", False)],
+)
+def test_only_what_is_collected_for_a_gpu_is_pipelined(
+    io: Interface, device: str, batching: str, pipelined: bool
+) -> None:
+    serving = Serving.model_validate({"batching": batching, "max_batch_size": 8, "device_kind": device})
+    assert ("pipelined" in model_config("it", "onnx", serving, io).parameters) == pipelined
 
 
 def test_a_second_write_leaves_nothing_of_the_first(io: Interface, artifact: Path, tmp_path: Path) -> None:

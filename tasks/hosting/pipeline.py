@@ -3,7 +3,7 @@ is collected and the last is answered."""
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]
 
 
-def run(session: Any, requests: list[Arrays]) -> list[Arrays] | list[Exception]:
+def run(session: Any, requests: list[Arrays]) -> Sequence[Arrays | Exception]:
     """The outputs of each request, which run as one batch; or for each what the session raised."""
     try:
         if len(requests) == 1:
@@ -107,7 +107,7 @@ class Pipeline:
         return _size(request.inputs) <= left and shapes == wanted
 
 
-def _answer(batch: list[Waiting], found: list[Arrays] | list[Exception]) -> None:
+def _answer(batch: list[Waiting], found: Sequence[Arrays | Exception]) -> None:
     for request, answer in zip(batch, found, strict=True):
         request.answer(answer)
 

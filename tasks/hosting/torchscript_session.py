@@ -1,5 +1,6 @@
 """TorchScript session of the hosted runtime."""
 
+import contextlib
 import json
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ class Session:
             torch.cuda.set_device(device)  # graphs and streams are the current device's
             torch.backends.cudnn.allow_tf32 = False  # fp32 is fp32
         self._module = torch.jit.load(str(artifact / "model.pt"), map_location=self._device).eval()
+        _move_constants(self._module, self._device)
         interface = json.loads((artifact / "interface.json").read_text(encoding="utf-8"))
         self._inputs = [tensor["name"] for tensor in interface["inputs"]]
         self._outputs = [tensor["name"] for tensor in interface["outputs"]]
@@ -90,6 +92,17 @@ class _Graph:
             place.copy_(tensor, non_blocking=True)
         self._graph.replay()
         return self._outputs
+
+
+def _move_constants(module: Any, device: torch.device) -> None:
+    """Have the tensors that a trace makes itself (`torch.arange`, say) made on `device`.
+
+    Loading moves weights only; the graphs name the device that the module was traced on."""
+    for part in module.modules():
+        with contextlib.suppress(AttributeError, RuntimeError):  # a container has no forward, so no graph
+            for node in part.graph.findAllNodes("prim::Constant"):
+                if node.output().type().kind() == "DeviceObjType":
+                    node.s_("value", str(device))
 
 
 def _several(answer: Any) -> Tensors:
