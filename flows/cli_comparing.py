@@ -41,7 +41,7 @@ def compare(
     if run:
         with api(site):
             from flows.compare import compare_cells
-            from flows.sweep import new_campaign
+            from flows.campaigns import new_campaign
 
             options = SweepOptions(profiles=(profile,))
             found = compare_cells(a, b, options, f"compare-{new_campaign()}", rule, pairs)
@@ -83,7 +83,7 @@ def tune(
 
     site, wanted = default_site(), Slo.parse(slo)
     with api(site):
-        from flows.sweep import new_campaign
+        from flows.campaigns import new_campaign
         from flows.tune import tune_cell
 
         axes = Axes(
