@@ -22,6 +22,8 @@ from tasks.fitting import check_fit
 SERVING = Serving(batching="dynamic", max_batch_size=16, load_timeout_s=60)
 ROW = 1 << 24
 """Floats that each sample is spread over: 64 MB."""
+PLACE = "        self._inputs = [entry"
+"""Of the hosted runtime's code: ONNX Runtime is imported by then, and no model loaded."""
 LIMIT = """
         import resource
         (line,) = (l for l in open("/proc/self/status") if l.startswith("VmSize:"))
@@ -33,8 +35,8 @@ LIMIT = """
 @pytest.fixture
 def deployed(
     server: Any, interface: Any, onnx_artifact: Any, tmp_path: Path, site: Any
-) -> Callable[[str, int], Any]:
-    """Deploy a model whose process may take so many MB more than it has at a place of its code."""
+) -> Callable[[int], Any]:
+    """Deploy a model whose process may take so many MB more than it has when it is about to load."""
     io = interface([("x", "float32", (-1, 1))], [("y", "float32", (-1, 1))])
     nodes = [("Expand", ["x", "shape"], ["h"], {}), ("ReduceMax", ["h"], ["y"], {"axes": [1]})]
     artifact = onnx_artifact(io, nodes, {"shape": np.array([1, ROW])})
@@ -43,13 +45,13 @@ def deployed(
     x = np.arange(20, dtype=np.float32)[:, None]
     np.savez(samples / "samples.npz", allow_pickle=False, **{"x/x": x})
 
-    def run(place: str, more: int) -> Any:
+    def run(more: int) -> Any:
         name = f"hungry_{more}"
         server.write(name, artifact, io, serving=SERVING)
         code = server.repository / name / "1" / "model.py"
         text = code.read_text()
-        assert text.count(place) == 1
-        code.write_text(text.replace(place, LIMIT.format(more=more).lstrip("\n") + place))
+        assert text.count(PLACE) == 1
+        code.write_text(text.replace(PLACE, LIMIT.format(more=more).lstrip("\n") + PLACE))
         config = json_format.MessageToJson(
             model_config(name, "onnx", SERVING, io), preserving_proto_field_name=True
         )
@@ -71,16 +73,15 @@ def deployed(
     return run
 
 
-def test_largest_batch_that_fits_is_found(deployed: Callable[[str, int], Any]) -> None:
-    place = "        self._inputs = [entry"  # ONNX Runtime is imported by then
+def test_largest_batch_that_fits_is_found(deployed: Callable[[int], Any]) -> None:
     with pytest.raises(InfeasibleError, match="memory ended at batch 16; the largest that fits is") as ended:
-        deployed(place, 700)
+        deployed(700)
     assert ended.value.largest_batch in (2, 4, 8)
 
 
-def test_model_that_memory_does_not_load_says_so(deployed: Callable[[str, int], Any]) -> None:
+def test_model_that_memory_does_not_load_says_so(deployed: Callable[[int], Any]) -> None:
     with pytest.raises(InfeasibleError, match="memory ended as it was loaded") as ended:
-        deployed("        self._session = session.Session(", 1)
+        deployed(1)
     assert ended.value.largest_batch == 0
 
 
