@@ -197,7 +197,7 @@ def rng() -> random.Random:
 
 
 def test_five_kills(grid: Any, rng: random.Random) -> None:
-    targets = ["flow", "worker", "child", "tritonserver", "server"]
+    targets = ["flow", "worker", "run", "child", "tritonserver"]
     rng.shuffle(targets)
     assert (
         weather(
