@@ -40,8 +40,8 @@ def compare(
     site, rule = default_site(), Rule(confidence=confidence, relevant=relevant, across=across)
     if run:
         with api(site):
-            from flows.compare import compare_cells
             from flows.campaigns import new_campaign
+            from flows.compare import compare_cells
 
             options = SweepOptions(profiles=(profile,))
             found = compare_cells(a, b, options, f"compare-{new_campaign()}", rule, pairs)
