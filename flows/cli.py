@@ -17,6 +17,7 @@ from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Column, Table
 
 from flows.cli_comparing import compare, tune
@@ -183,7 +184,7 @@ def doctor(
     found = checks.check(site)
     table = Table("what", "found", "how to mend it")
     for entry in found:
-        table.add_row(entry.what, entry.found, entry.mend, style="" if entry.mend == "" else "yellow")
+        table.add_row(entry.what, entry.found, escape(entry.mend), style="" if entry.mend == "" else "yellow")
     console.print(table)
     if any(entry.required and entry.mend for entry in found):
         raise typer.Exit(2)

@@ -12,6 +12,7 @@ from flows import forecast
 from flows.options import SweepOptions
 from flows.planning import preflight
 from flows.qualify import Built, build_cell, workplace
+from flows.serving import started
 from tasks.comparing.judging import RELEVANT, CellComparison, Comparison, Figures, judge
 from tasks.comparing.sides import SETTINGS, Rule
 from tasks.comparing.turns import PAIRS, TURN_S, Opponent, Order, take
@@ -20,6 +21,7 @@ from tasks.core.build import Workplace
 from tasks.core.clock import work
 from tasks.core.environment import device_lock
 from tasks.core.errors import UserError
+from tasks.core.server_choice import ServerChoice
 from tasks.core.site import default_site
 from tasks.core.values import Cell, Scenario, Value
 from tasks.deploy import deploy
@@ -34,6 +36,7 @@ class Contender(Value):
     cell: Cell
     built: Built
     configured: Configured
+    server: ServerChoice
     at: Workplace
 
 
@@ -59,7 +62,7 @@ def compare_cells(
     with ExitStack() as stack:
         running = [
             stack.enter_context(
-                server(options.server, s.at.site, s.configured.repository, logs / f"{s.at.cell}.server.log")
+                server(s.server, s.at.site, s.configured.repository, logs / f"{s.at.cell}.server.log")
             )
             for s in sides
         ]
@@ -93,6 +96,7 @@ def _contender(name: str, mark: str, options: SweepOptions, campaign: str) -> Co
     entry, cell, left_out = forecast.find(name, options, site)
     if left_out:
         raise UserError(f"{name}: does not run: {left_out}")
+    choice = started(entry.server, cell)
     preflight(options, entry, site)
     at = workplace(entry.plugin, cell, site, campaign)
     at = at.model_copy(update={"cell": f"{mark}.{cell.name}"})
@@ -100,7 +104,7 @@ def _contender(name: str, mark: str, options: SweepOptions, campaign: str) -> Co
     variant = entry.plugin.spec.variants[cell.product.variant]
     repository = at.logs.parent / "repositories" / at.cell
     configured = configure(cell, built.converted, repository, at, variant.convert.workspace_bytes)
-    return Contender(cell=cell, built=built, configured=configured, at=at)
+    return Contender(cell=cell, built=built, configured=configured, server=choice, at=at)
 
 
 def _common_points(a: Cell, b: Cell) -> dict[Scenario, list[tuple[int, int]]]:

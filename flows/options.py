@@ -40,7 +40,19 @@ class SweepOptions(Selection):
     generator: Literal["auto", "perf_analyzer", "client"] = Field(
         "auto", description="`auto`: perf_analyzer where it runs, else the project's own client"
     )
-    server: str = Field("embedded", description="How a Triton server is got")
+    server: str | None = Field(
+        None,
+        description="How a Triton server is got: embedded, docker, remote; by default as the profile says",
+    )
+    url: str | None = Field(None, description="grpc://HOST:PORT or grpcs://HOST:PORT, with --server remote")
+    ca_file: str | None = Field(None, description="PEM file of the authorities to trust, with a grpcs:// URL")
+    headers_file: str | None = Field(
+        None, description="A file of `name: value` lines: headers of every request, with --server remote"
+    )
+    triton_release: str | None = Field(
+        None,
+        description="YY.MM: the image of --server docker; of a --server remote whose version is not known",
+    )
     onnx: str | None = Field(None, description="An ONNX file instead of a folder of models/")
     torchscript: str | None = Field(
         None, description="A TorchScript file instead; loading it runs the code that it holds"

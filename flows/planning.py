@@ -6,20 +6,23 @@ import shutil
 
 from flows.choosing import choose_plugins, choose_variant
 from flows.options import SweepOptions
+from flows.serving import choose_server, fit
 from tasks import convert, export
 from tasks.core.environment import gpu_names, how_to_install, matches, missing
-from tasks.core.errors import UnsupportedError, UserError, unknown
+from tasks.core.errors import UnsupportedError, UserError
 from tasks.core.matrix import Plan, expand
 from tasks.core.other_environment import check
 from tasks.core.plugins import Plugin, load_profile
 from tasks.core.profile import GpuProfile
 from tasks.core.releases import load_releases, why_not_on
+from tasks.core.server_choice import ServerChoice
 from tasks.core.site import Site
-from tasks.core.values import Excluded, Generator, Product, Value
+from tasks.core.values import Channel, Excluded, Generator, Product, Value
 from tasks.formats import FORMATS
 from tasks.loadgen import GENERATORS
 from tasks.prepare import check_sources
 from tasks.servers import SERVERS
+from tasks.servers.base import Offer
 
 
 class ModelPlan(Value):
@@ -28,6 +31,7 @@ class ModelPlan(Value):
     plugin: Plugin
     profile: GpuProfile
     plan: Plan
+    server: ServerChoice = ServerChoice()
 
     @property
     def keys(self) -> tuple[tuple[str, str], ...]:
@@ -36,15 +40,18 @@ class ModelPlan(Value):
         return tuple((cell.name, cell.profile) for cell in cells)
 
 
-def choose_generator(options: SweepOptions, site: Site) -> Generator:
-    """The wanted load generator.
+def choose_generator(options: SweepOptions, site: Site, channel: Channel = Channel()) -> Generator:  # noqa: B008  # frozen
+    """The wanted load generator; TLS and headers are the client's: it keeps secrets off command lines.
 
     Raises:
         UserError: it was asked for by name and cannot be used here.
     """
     if options.generator == "auto":
-        return "perf_analyzer" if GENERATORS["perf_analyzer"].problem(site) is None else "client"
+        usable = GENERATORS["perf_analyzer"].problem(site) is None and channel.plain
+        return "perf_analyzer" if usable else "client"
     problem = GENERATORS[options.generator].problem(site)
+    if options.generator == "perf_analyzer" and not channel.plain:
+        problem = "perf_analyzer is not used over TLS or with headers: take --generator client"
     if problem:
         raise UserError(problem)
     return options.generator
@@ -56,27 +63,34 @@ def plan(options: SweepOptions, site: Site) -> tuple[ModelPlan, ...]:
     Raises:
         UserError: a name is unknown, or a YAML file is wrong.
     """
-    if options.server not in SERVERS:
-        raise unknown("server", options.server, SERVERS)
-    generator = choose_generator(options, site)
     profiles = [load_profile(site.profiles, name) for name in dict.fromkeys(options.profiles)]
     plugins = choose_plugins(options, site)
     releases = load_releases()
     found = []
+    offers = {profile.name: _offer(options, profile) for profile in profiles}
     for profile, plugin in ((profile, plugin) for profile in profiles for plugin in plugins):
+        choice, offer = offers[profile.name]
         cells = expand(
             plugin.spec,
             choose_variant(options, plugin.spec),
             profile,
-            generator=generator,
-            triton_release=SERVERS[options.server].TRITON_RELEASE,
+            generator=choose_generator(options, site, choice.channel),
+            triton_release=offer.release,
+            other_releases=offer.releases,
             releases=releases,
             selection=options,
             random_weights=options.random_weights,
-            backends=SERVERS[options.server].BACKENDS,
+            backends=offer.backends,
         )
-        found.append(ModelPlan(plugin=plugin, profile=profile, plan=_without_absent(plugin, profile, cells)))
+        made = fit(_without_absent(plugin, profile, cells), choice, offer)
+        found.append(ModelPlan(plugin=plugin, profile=profile, plan=made, server=choice))
     return tuple(found)
+
+
+def _offer(options: SweepOptions, profile: GpuProfile) -> tuple[ServerChoice, Offer]:
+    """The server of a profile's cells, and what it can do."""
+    choice = choose_server(options, profile)
+    return choice, SERVERS[choice.name].offer(choice)
 
 
 def _without_absent(plugin: Plugin, profile: GpuProfile, plan: Plan) -> Plan:
@@ -110,15 +124,17 @@ def _absent(plugin: Plugin, profile: GpuProfile, product: Product) -> str | None
 
 def preflight(options: SweepOptions, model: ModelPlan, site: Site) -> None:
     """Raises UserError with everything that is missing for this model's cells, before any work starts."""
-    problems = SERVERS[options.server].problems(site)
+    problems = SERVERS[model.server.name].problems(site, model.server)
     profile = model.profile
     if not matches(profile):
         found = ", ".join(gpu_names()) or "no NVIDIA card"
         problems.append(f"profile {profile.name!r}: this host has no {profile.description}, but {found}")
     elif profile.compute_capability:
-        release = SERVERS[options.server].TRITON_RELEASE
-        reason = why_not_on(release, profile.compute_capability, load_releases())
-        problems += [reason] if reason else []
+        used = {cell.product.triton_release for cell in model.plan.cells}
+        reasons = [
+            why_not_on(release, profile.compute_capability, load_releases()) for release in sorted(used)
+        ]
+        problems += [reason for reason in reasons if reason]
     if problems:
         raise UserError("this host is not ready:\n" + "\n".join(f"  {p}" for p in problems))
     if model.plan.cells and not options.random_weights:

@@ -14,6 +14,7 @@ from flows.campaigns import ground, working
 from flows.options import SweepOptions
 from flows.planning import plan, preflight
 from flows.record import Outcome, Record, Recorder
+from flows.serving import of_cell, words
 from tasks import baseline, ceilings, convert, count, export, prepare, profile_data, reference
 from tasks.caching import Make, ensure
 from tasks.configure import configure
@@ -22,6 +23,7 @@ from tasks.core.environment import host, versions
 from tasks.core.plugins import Plugin, load_profile
 from tasks.core.results import FAILING, Writer, campaign_folder, finished
 from tasks.core.roofline import Roofline
+from tasks.core.server_choice import ServerChoice
 from tasks.core.site import Site, default_site
 from tasks.core.values import ArtifactRef, Cell, Product, Value
 from tasks.correctness import correctness
@@ -49,7 +51,7 @@ def qualify(options: SweepOptions, campaign: str, attempt: int | None = None) ->
     folder, run = campaign_folder(site.results, campaign), str(runtime.flow_run.id)
     with working(folder, options, attempt, run):
         done = finished(folder)
-        rows = recorder(model.plugin, campaign, run)
+        rows = recorder(model.plugin, campaign, run, model.server)
         for entry in model.plan.excluded:
             if (entry.cell.name, entry.cell.profile) not in done:
                 rows.without_run(entry.cell, Outcome(verdict="unsupported", reason=entry.reason))
@@ -58,7 +60,7 @@ def qualify(options: SweepOptions, campaign: str, attempt: int | None = None) ->
             log.info("%s: cell %d of %d", cell.name, number + 1, len(cells))
             try:
                 with tags(cell.product.model, cell.product.format, cell.product.precision, cell.profile):
-                    qualify_cell(model.plugin, cell, options.server, campaign, run, return_state=True)
+                    qualify_cell(model.plugin, cell, model.server, campaign, run, return_state=True)
             except (KeyboardInterrupt, TerminationSignal):
                 for left in cells[number:]:
                     rows.without_run(left, Outcome(verdict="skipped", reason="interrupted"))
@@ -67,17 +69,18 @@ def qualify(options: SweepOptions, campaign: str, attempt: int | None = None) ->
 
 
 @flow(name="cell", flow_run_name="{cell.name}")
-def qualify_cell(plugin: Plugin, cell: Cell, provider: str, campaign: str, run: str) -> Any:
+def qualify_cell(plugin: Plugin, cell: Cell, choice: ServerChoice, campaign: str, run: str) -> Any:
     """Build, serve, prove and measure one cell; failed when its verdict fails the campaign."""
     at = workplace(plugin, cell, default_site(), campaign)
     # The flow run bears the tags. For each tag of a task run Prefect asks for a concurrency slot, a
     # request that SQLite often refuses while states are being recorded, and then it waits 2 s.
-    with TagsContext(current_tags=set()), recorder(plugin, campaign, run).cell(cell) as record:
+    rows = recorder(plugin, campaign, run, choice)
+    with TagsContext(current_tags=set()), rows.cell(cell) as record:
         built = build_cell(plugin, cell, campaign, at)
         record.artifact = built.converted
         record.baseline = baseline.read(built.baseline, at) if built.baseline else {}
         record.roofline = roofline(built, at)
-        measure_cell(plugin, cell, built, provider, at, record)
+        measure_cell(plugin, cell, built, choice, at, record)
     assert record.outcome is not None
     failed = record.outcome.verdict in FAILING
     return Failed(message=record.outcome.line) if failed else Completed(message=record.outcome.line)
@@ -97,11 +100,12 @@ def workplace(plugin: Plugin, cell: Cell, site: Site, campaign: str) -> Workplac
     )
 
 
-def recorder(plugin: Plugin, campaign: str, run: str) -> Recorder:
+def recorder(plugin: Plugin, campaign: str, run: str, choice: ServerChoice) -> Recorder:
     """Writes this model's rows of the campaign, with the versions of all that its cells use."""
     libraries = {library for module in FORMATS.values() for library in module.LIBRARIES}
     used = versions({*LIBRARIES, *plugin.spec.requires, *libraries})
-    return Recorder(Writer(default_site().results / campaign), campaign, host(), used, plugin.words, run)
+    writer = Writer(default_site().results / campaign)
+    return Recorder(writer, campaign, host(), used, plugin.words, run, words(choice))
 
 
 class Built(Value):
@@ -168,14 +172,17 @@ def convert_product(
 
 
 def measure_cell(
-    plugin: Plugin, cell: Cell, built: Built, provider: str, at: Workplace, record: Record
+    plugin: Plugin, cell: Cell, built: Built, choice: ServerChoice, at: Workplace, record: Record
 ) -> None:
     """Serve what was built, prove it correct, measure it."""
     repository = at.logs.parent / "repositories" / cell.name
     workspace = plugin.spec.variants[cell.product.variant].convert.workspace_bytes
     configured = configure(cell, built.converted, repository, at, workspace)
     log_path = at.logs / f"{cell.name}.tritonserver.log"
-    with server(provider, at.site, repository, log_path) as running, record.memory_of(running.pid):
+    with (
+        server(of_cell(choice, cell), at.site, repository, log_path) as running,
+        record.memory_of(running.pid),
+    ):
         # Accuracy is proven through the dynamic batcher, so that serving comes first.
         sizes = (*cell.offline.batch_sizes, cell.dynamic.max_batch_size)
         endpoint = deploy(running, configured, cell.dynamic, built.samples, at, sizes)

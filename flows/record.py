@@ -82,13 +82,14 @@ class Record:
             self.measured.append((plan, serving, endpoint, tuple(points)))
 
     @contextmanager
-    def memory_of(self, server_pid: int) -> Iterator[None]:
-        """Take down the server's peak memory when the block ends, however it ends."""
+    def memory_of(self, server_pid: int | None) -> Iterator[None]:
+        """Take down the server's peak memory when the block ends, however it ends; None: another host's."""
         try:
             yield
         finally:
-            self.server_peak_bytes = peak_bytes(server_pid)
-            log.info("server: peak memory %.2f GB", self.server_peak_bytes / 1e9)
+            if server_pid is not None:
+                self.server_peak_bytes = peak_bytes(server_pid)
+                log.info("server: peak memory %.2f GB", self.server_peak_bytes / 1e9)
 
     def judge(self) -> Outcome:
         """The outcome of a cell whose stages all ran, and why."""
@@ -115,6 +116,7 @@ class Recorder:
     model_words: tuple[str, ...] = ()
     run: str | None = None
     """The id of the flow run."""
+    server_words: tuple[str, ...] = ()
 
     def without_run(self, cell: Cell, outcome: Outcome) -> None:
         """The row of a cell that does not run: a rule forbids it, or the campaign ends before."""
@@ -192,7 +194,7 @@ class Recorder:
         kind = ("--format", product.format, "--precision", product.precision)
         how = ("--accelerator", product.accelerator)
         random = ("--random-weights",) if product.random_weights else ()
-        return shlex.join([*words, *one, *kind, *how, *random])
+        return shlex.join([*words, *one, *kind, *how, *random, *self.server_words])
 
 
 def _measurement(

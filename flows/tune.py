@@ -12,6 +12,7 @@ from flows import forecast
 from flows.options import SweepOptions
 from flows.planning import preflight
 from flows.qualify import build_cell, workplace
+from flows.serving import started
 from tasks.configure import configure
 from tasks.core.environment import device_lock
 from tasks.core.errors import UserError
@@ -48,6 +49,7 @@ def tune_cell(name: str, slo: Slo, axes: Axes, options: SweepOptions, campaign: 
     entry, cell, left_out = forecast.find(name, options, site)
     if left_out:
         raise UserError(f"{name}: does not run: {left_out}")
+    choice = started(entry.server, cell)
     preflight(options, entry, site)
     at = workplace(entry.plugin, cell, site, campaign)
     built = build_cell(entry.plugin, cell, campaign, at)
@@ -55,7 +57,8 @@ def tune_cell(name: str, slo: Slo, axes: Axes, options: SweepOptions, campaign: 
     repository = at.logs.parent / "repositories" / cell.name
     repository.mkdir(parents=True)
     batch, loaded = plan.batch_sizes[0], dict[Setting, Endpoint]()
-    with server(options.server, site, repository, at.logs / f"{cell.name}.tritonserver.log") as running:
+    log_path = at.logs / f"{cell.name}.tritonserver.log"
+    with server(choice, site, repository, log_path) as running:
 
         def measure(setting: Setting, concurrency: int) -> Trial:
             serving = setting.serving(cell.dynamic)

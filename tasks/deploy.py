@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-import tritonclient.grpc as triton
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 from tritonclient.utils import InferenceServerException
@@ -22,7 +21,10 @@ from tasks.fitting import check_fit
 from tasks.loadgen.requests import Samples
 from tasks.predictions import TIMEOUT_S
 from tasks.servers.base import Running
+from tasks.servers.connection import connect
 from tasks.servers.control import load
+from tasks.servers.loaded import check_loaded
+from tasks.servers.remote import uploads
 
 
 @task(task_run_name="deploy {serving.batching} {at.cell}", cache_policy=NO_CACHE)
@@ -40,18 +42,17 @@ def deploy(
     Raises:
         InfeasibleError: memory ended; with the largest of the sizes that fits.
         StepError: it did not load, or a request failed.
+        UnsupportedError: the server loads nothing on request, and has not this model loaded.
     """
     with device_lock(at.profile, exclusive=False), work("deploy"):
         data = Samples.read(at.site.store.path(samples), configured.dynamic)
-        with triton.InferenceServerClient(running.grpc_url) as client:
+        with connect(running.grpc_url, running.channel) as client:
 
             def ask(size: int) -> None:
                 timeout_s = max(serving.load_timeout_s, TIMEOUT_S)
                 client.infer(configured.model, data.batch(0, size).inputs(), client_timeout=timeout_s)
 
-            start = time.perf_counter()
-            _load(client, running, configured, serving)
-            load_s = time.perf_counter() - start
+            load_s = _load(client, running, configured, serving)
             start = time.perf_counter()
             try:
                 least = data.fixed or 1
@@ -64,6 +65,7 @@ def deploy(
         grpc_url=running.grpc_url,
         http_url=running.http_url,
         model=configured.model,
+        channel=running.channel,
         shm_prefix=running.shm_prefix,
         server=running.provider,
         server_version=running.version,
@@ -74,12 +76,19 @@ def deploy(
     )
 
 
-def _load(client: Any, running: Running, configured: Configured, serving: Serving) -> None:
+def _load(client: Any, running: Running, configured: Configured, serving: Serving) -> float | None:
+    """Seconds that the load took; None where the server loads nothing on request."""
     config = configured.static if serving.batching == "static" else configured.dynamic
+    if running.models == "fixed":
+        check_loaded(client, configured.model, config, log=running.log)
+        return None
+    files = uploads(configured.repository / configured.model) if running.models == "upload" else None
+    start, timeout_s = time.perf_counter(), serving.load_timeout_s
     try:
-        load(client, configured.model, config, timeout_s=serving.load_timeout_s, log=running.log)
+        load(client, configured.model, config, timeout_s=timeout_s, log=running.log, files=files)
     except StepError as error:
         if not has_ended(str(error)):
             raise
         said = " ".join(str(error).split())[:300]
         raise InfeasibleError(f"memory ended as it was loaded ({said})", largest_batch=0) from error
+    return time.perf_counter() - start

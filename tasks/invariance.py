@@ -7,14 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import tritonclient.grpc as triton
-
 from tasks.arrays import Arrays
 from tasks.core.spec import Tolerances
 from tasks.core.values import Endpoint, Serving, Tensor, Value
 from tasks.loadgen.requests import Samples, server_config
 from tasks.matching import TensorMatch, match
 from tasks.predictions import infer, joined, neighbours
+from tasks.servers.connection import connect
 
 EVERY_SIZE_UP_TO = 16
 ROUNDS = 4
@@ -55,7 +54,7 @@ def prove(
     """Ask the loaded model; raises StepError when the server refuses a request or is gone."""
     alone, beside = neighbours(endpoint, samples, serving.max_batch_size)
     found = Invariance(neighbour=match(outputs, beside, alone, tolerances))
-    with triton.InferenceServerClient(endpoint.grpc_url) as client:
+    with connect(endpoint.grpc_url, endpoint.channel) as client:
         data = Samples.read(samples, server_config(client, endpoint.model))
         if serving.max_batch_size > 1:
             grown, alone = _sizes(client, endpoint, data, serving.max_batch_size)

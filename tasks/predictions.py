@@ -7,14 +7,15 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
-import tritonclient.grpc as triton
 from tritonclient.utils import InferenceServerException
 
 from tasks.arrays import Arrays, concatenate
 from tasks.core.errors import StepError
 from tasks.core.values import Endpoint
 from tasks.loadgen.requests import Samples, server_config
+from tasks.servers.connection import connect
 
 CLIENTS = 8
 TIMEOUT_S = 120.0
@@ -27,7 +28,7 @@ def predict(endpoint: Endpoint, samples: Path, max_batch: int, clients: int = CL
     Raises:
         StepError: the server refused a request or is gone.
     """
-    with triton.InferenceServerClient(endpoint.grpc_url) as client:
+    with connect(endpoint.grpc_url, endpoint.channel) as client:
         data = Samples.read(samples, server_config(client, endpoint.model))
         sizes = itertools.cycle([data.fixed] if data.fixed else [s for s in (1, 2, 3, 4) if s <= max_batch])
         requests, start = [], 0
@@ -49,7 +50,7 @@ def neighbours(endpoint: Endpoint, samples: Path, max_batch: int) -> tuple[Array
     neighbours and at other places. Both have the same rows in the same order."""
     alone: list[Arrays] = []
     beside: list[Arrays] = []
-    with triton.InferenceServerClient(endpoint.grpc_url) as client:
+    with connect(endpoint.grpc_url, endpoint.channel) as client:
         data = Samples.read(samples, server_config(client, endpoint.model))
         most = data.fixed or max_batch
         for index in range(min(INVARIANCE_SAMPLES, len(data))):
@@ -65,7 +66,7 @@ def neighbours(endpoint: Endpoint, samples: Path, max_batch: int) -> tuple[Array
 
 def executed(endpoint: Endpoint) -> Counter[int]:
     """Batch size -> how often the server has executed it since the model was loaded."""
-    with triton.InferenceServerClient(endpoint.grpc_url) as client:
+    with connect(endpoint.grpc_url, endpoint.channel) as client:
         (entry,) = client.get_inference_statistics(endpoint.model, client_timeout=TIMEOUT_S).model_stats
     return Counter({batch.batch_size: batch.compute_infer.count for batch in entry.batch_stats})
 
@@ -75,7 +76,7 @@ def joined(answers: Sequence[Arrays]) -> Arrays:
     return {name: concatenate([answer[name] for answer in answers]) for name in answers[0]}
 
 
-def infer(client: triton.InferenceServerClient, endpoint: Endpoint, batch: Samples) -> Arrays:
+def infer(client: Any, endpoint: Endpoint, batch: Samples) -> Arrays:
     """One request.
 
     Raises:

@@ -3,8 +3,9 @@ its reason. Pure: no file, clock or process is touched."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product as combinations
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from pydantic import Field
@@ -85,9 +86,11 @@ def expand(
     selection: Selection,
     random_weights: bool = False,
     backends: Sequence[str] = ("python",),
+    other_releases: Mapping[Format, str] = MappingProxyType({}),
 ) -> Plan:
     """Every format x precision x accelerator x instance count of one model on one profile, for a server
-    of a Triton release that has these backends; `releases` is what is known of them.
+    of `triton_release` (of another one for the formats in `other_releases`) that has these backends;
+    `releases` is what is known of them.
 
     Raises:
         UserError: a variant, format, precision or accelerator that the model does not have.
@@ -110,6 +113,7 @@ def expand(
     ):
         if accelerator not in spec.formats[format_].accelerators:
             continue  # it is listed format by format
+        release = other_releases.get(format_, triton_release)
         product = Product(
             model=spec.name,
             variant=variant_name,
@@ -121,13 +125,13 @@ def expand(
             accelerator_precision=accelerator_precision(accelerator, precision),
             opset=spec.opset if spec.formats[format_].export == "onnx" else None,
             torch_jit=FORMATS[format_].TORCH_JIT,
-            triton_release=triton_release,
+            triton_release=release,
             random_weights=random_weights,
         )
         interface = spec.interface(variant.parameters)
         most = variant.serving.max_batch_size
         backend, no_backend = choose_backend(
-            format_, interface, most, product.opset, backends, triton_release, releases
+            format_, interface, most, product.opset, backends, release, releases
         )
         cell = _cell(product, variant, profile, instances, generator, backend or "hosted")
         reason = why_not(spec, format_, precision, profile)

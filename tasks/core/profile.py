@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field, PositiveFloat, field_validator
 
+from tasks.core.server_choice import ServerChoice
 from tasks.core.values import Format, Precision, Value
 
 
@@ -33,7 +34,7 @@ class GpuProfile(Value):
     device_names: words that the name has which the driver gives the card, any of them; a word counts as a
     whole, so `L4` is not an L40S. memory_gb: as the maker rounds it. pool: the Prefect work pool whose
     workers have such a device. environments: the Python environment (a folder with bin/python) that makes a
-    format which this project's own cannot make.
+    format which this project's own cannot make. server: how its Triton is got where the options do not say.
     """
 
     name: str
@@ -46,6 +47,7 @@ class GpuProfile(Value):
     precisions: tuple[Precision, ...]
     peak: Peak | None = None
     unsupported: tuple[ProfileRule, ...] = ()
+    server: ServerChoice | None = None
     environments: dict[Format, Path] = Field({})
 
     @field_validator("environments")

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from tasks.core.errors import UserError
 from tasks.core.store import Store
 from tasks.core.values import Value
 
-ROOT = Path(__file__).resolve().parents[2]
-"""The checkout: it carries models/ and gpu_profiles/ beside the packages."""
+ROOT = Path(os.environ.get("SERVEGRID_ROOT", Path(__file__).resolve().parents[2])).absolute()
+"""The folder that carries models/, gpu_profiles/ and triton_releases.yaml: the checkout, where the packages
+lie beside them, or, where those are installed elsewhere, what SERVEGRID_ROOT names."""
 
 
 class Site(Value):
@@ -31,7 +33,16 @@ class Site(Value):
 
 
 def default_site() -> Site:
-    """The site of this checkout; SERVEGRID_HOME, _MODELS, _PROFILES, _SOURCES, _RESULTS move its folders."""
+    """The site of ROOT; SERVEGRID_HOME, _MODELS, _PROFILES, _SOURCES, _RESULTS move its folders.
+
+    Raises:
+        UserError: there is no ROOT.
+    """
+    if not (ROOT / "gpu_profiles").is_dir():
+        raise UserError(
+            f"{ROOT}: no gpu_profiles/ there; set SERVEGRID_ROOT to a folder that has models/, gpu_profiles/ "
+            "and triton_releases.yaml of a checkout"
+        )
     home = Path(os.environ.get("SERVEGRID_HOME", ROOT / ".servegrid")).absolute()
     return Site(
         home=home,

@@ -6,6 +6,7 @@ loaded (`LoadPlan`) and where (a profile). Each is validated once, here, and nev
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt
@@ -165,8 +166,25 @@ class ArtifactRef(Value):
     size: int
 
 
+class Channel(Value):
+    """How a gRPC port is reached: in the clear or by TLS, trusting the authorities of `ca_file` (PEM; the
+    system's where there is none), with the headers of a file.
+
+    Only the file's name travels: what it holds, a token perhaps, is in no option, log or result.
+    """
+
+    tls: bool = False
+    ca_file: Path | None = None
+    headers_file: Path | None = None
+
+    @property
+    def plain(self) -> bool:
+        return self == Channel()
+
+
 class Endpoint(Value):
-    """A model that is loaded and answers. Times are in seconds and milliseconds as named."""
+    """A model that is loaded and answers. Times are in seconds and milliseconds as named; `load_s` is null
+    where it was loaded before."""
 
     grpc_url: str
     http_url: str
@@ -176,5 +194,6 @@ class Endpoint(Value):
     server_version: str
     server_log: str
     backend: str
-    load_s: float
+    load_s: float | None
     first_request_ms: float
+    channel: Channel = Channel()

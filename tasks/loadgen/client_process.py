@@ -13,21 +13,20 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import grpc
 import numpy as np
-import tritonclient.grpc as triton
 from tritonclient.grpc import service_pb2 as pb
 
 from tasks.loadgen.base import MAX_WINDOWS, STABLE_WINDOWS, WINDOW_S, Measurement, Window, stable
 from tasks.loadgen.client import VERSION, Order
 from tasks.loadgen.regions import DISTINCT_REQUESTS, Messages, shared_messages
 from tasks.loadgen.requests import Samples, output_sizes, server_config
+from tasks.servers.connection import connect, connect_async
 
 WARM_UP_REQUESTS = 5
-UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 SERVER_PARTS = ("queue", "compute_input", "compute_infer", "compute_output")
 
 
@@ -43,7 +42,8 @@ class Record(NamedTuple):
 def main() -> None:
     order = Order.model_validate_json(Path(sys.argv[1]).read_text(encoding="utf-8"))
     with ExitStack() as stack:
-        client = stack.enter_context(triton.InferenceServerClient(order.target.endpoint.grpc_url))
+        endpoint = order.target.endpoint
+        client = stack.enter_context(connect(endpoint.grpc_url, endpoint.channel))
         messages = _messages(order, client, stack)
         found = asyncio.run(_measure(order, messages))
     Path(sys.argv[2]).write_text(found.model_dump_json(), encoding="utf-8")
@@ -65,13 +65,15 @@ async def _measure(order: Order, messages: Messages) -> Measurement:
     point, endpoint = order.point, order.target.endpoint
     records: list[Record] = []
     stop = asyncio.Event()
-    async with grpc.aio.insecure_channel(endpoint.grpc_url, options=UNLIMITED) as channel:
-        infer = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
-        statistics = channel.unary_unary(
+    bare, metadata = connect_async(endpoint.grpc_url, endpoint.channel)
+    async with bare as channel:
+        infer = partial(channel.unary_unary("/inference.GRPCInferenceService/ModelInfer"), metadata=metadata)
+        counters = channel.unary_unary(
             "/inference.GRPCInferenceService/ModelStatistics",
             request_serializer=pb.ModelStatisticsRequest.SerializeToString,
             response_deserializer=pb.ModelStatisticsResponse.FromString,
         )
+        statistics = partial(counters, metadata=metadata)
         async with asyncio.TaskGroup() as group:
             for worker in messages:
                 group.create_task(_keep_one_in_flight(infer, worker, records, stop))

@@ -1,13 +1,23 @@
-"""What every provider of a Triton server gives."""
+"""What every provider of a Triton server has, and what it gives."""
 
 from __future__ import annotations
 
-from tasks.core.values import Value
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Literal, Protocol
+
+from pydantic import Field
+
+from tasks.core.server_choice import ServerChoice
+from tasks.core.site import Site
+from tasks.core.values import Channel, Format, Value
 
 
 class Running(Value):
     """A server that has said it is ready. `shm_prefix` starts the names of its shared memory, `pid` is the
-    process whose end is the server's."""
+    process whose end is the server's, where it is one of this host. `models` says how they get there: from
+    the `repository` on disk, with each load request (`upload`), or not at all (`fixed`: what is loaded
+    stays)."""
 
     grpc_url: str
     http_url: str
@@ -15,4 +25,36 @@ class Running(Value):
     shm_prefix: str
     log: str
     provider: str
-    pid: int
+    pid: int | None
+    channel: Channel = Channel()
+    models: Literal["repository", "upload", "fixed"] = "repository"
+
+
+class Offer(Value):
+    """What a server can do, as the plan must know it.
+
+    releases: formats that another release than `release` serves; loads: whether it loads models on request;
+    loaded: the models that it has already; shared_memory: whether it sees this host's.
+    """
+
+    release: str
+    backends: tuple[str, ...]
+    releases: dict[Format, str] = Field({})
+    loads: bool = True
+    loaded: tuple[str, ...] = ()
+    shared_memory: bool = True
+
+
+class ServerProvider(Protocol):
+    """What a provider's module has."""
+
+    def offer(self, choice: ServerChoice) -> Offer:
+        """What its server can do; raises UserError where there is no telling."""
+
+    def problems(self, site: Site, choice: ServerChoice) -> list[str]:
+        """Why no server can be got here, each with what to do; empty when one can."""
+
+    def serve(
+        self, site: Site, repository: Path, log_path: Path, choice: ServerChoice
+    ) -> AbstractContextManager[Running]:
+        """A server for as long as the block runs, with none of our models loaded."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +17,31 @@ POLL_S = 0.02
 ANSWER_S = 30.0
 
 
-def load(client: Any, model: str, config: str, *, timeout_s: float, log: str) -> None:
-    """Load `model` with `config` (JSON), after unloading the one that is there.
+def load(
+    client: Any,
+    model: str,
+    config: str,
+    *,
+    timeout_s: float,
+    log: str,
+    files: Mapping[str, bytes] | None = None,
+) -> None:
+    """Load `model` with `config` (JSON), after unloading the one that is there; from `files`, by their place
+    in its folder, where the server has no repository of ours.
 
     Raises:
         StepError: the server refused or took longer than `timeout_s`.
     """
     unload(client, model, timeout_s=timeout_s)
     try:
-        client.load_model(model, config=config, client_timeout=timeout_s)
+        client.load_model(model, config=config, files=files, client_timeout=timeout_s)
     except InferenceServerException as error:
         raise StepError(f"the server did not load {model}: {error}{_reason(model, log)}", log=log) from error
 
 
 def unload(client: Any, model: str, *, timeout_s: float) -> None:
     """Unload `model` and wait until it is gone: the server's own answer comes before that."""
-    if _state(client, model) != "READY":
+    if not client.is_model_ready(model, client_timeout=ANSWER_S):
         return
     client.unload_model(model, client_timeout=timeout_s)
     deadline = time.monotonic() + timeout_s

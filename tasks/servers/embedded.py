@@ -10,34 +10,30 @@ import contextlib
 import os
 import platform
 import shutil
-import socket
 import subprocess
 import sys
 import sysconfig
-import time
-import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
-import tritonclient.grpc as triton
-from tritonclient.utils import InferenceServerException
-
-from tasks.core import proc
-from tasks.core.errors import StepError
+from tasks.core.server_choice import ServerChoice
 from tasks.core.site import Site
-from tasks.servers.base import Running
-from tasks.servers.control import unload_all
+from tasks.servers.base import Offer, Running
+from tasks.servers.started import Start, started
 
 WHEEL = "nvidia-pytriton==0.7.0"
 TRITON_RELEASE = "24.10"  # its server says 2.51.0
 BACKENDS: tuple[str, ...] = ("python",)
 READY_S = 30.0
-UNLOAD_S = 10.0
-STOP_S = 10.0
 
 
-def problems(site: Site) -> list[str]:
+def offer(choice: ServerChoice) -> Offer:
+    """What the wheel's server can do."""
+    return Offer(release=TRITON_RELEASE, backends=BACKENDS)
+
+
+def problems(site: Site, choice: ServerChoice = ServerChoice()) -> list[str]:  # noqa: B008  # frozen
     """Why the server cannot be started here, each with what to do."""
     found = []
     if platform.machine() != "x86_64" or sys.platform != "linux":
@@ -72,65 +68,29 @@ def install(site: Site) -> Path:
 
 
 @contextmanager
-def serve(site: Site, repository: Path, log_path: Path) -> Iterator[Running]:
+def serve(
+    site: Site,
+    repository: Path,
+    log_path: Path,
+    choice: ServerChoice = ServerChoice(),  # noqa: B008  # frozen
+) -> Iterator[Running]:
     """A ready server on `repository`, with no model loaded; gone when the block ends.
 
     Raises:
         StepError: it ended or was not ready within READY_S.
     """
-    shm_prefix = f"servegrid_{uuid.uuid4().hex[:8]}_"
-    with ExitStack() as stack:
-        backends = _backend_folder(site)
-        ports = _free_ports(3)
-        args = [
-            str(_binary(site)),
-            f"--model-repository={repository}",
-            f"--backend-directory={backends}",
-            "--model-control-mode=explicit",
-            "--disable-auto-complete-config",
-            f"--backend-config=python,shm-region-prefix-name={shm_prefix}",
-            *(f"--{kind}-address=127.0.0.1" for kind in ("http", "grpc", "metrics")),
-            *(f"--{kind}-port={port}" for kind, port in zip(("http", "grpc", "metrics"), ports, strict=True)),
-            "--exit-timeout-secs=5",
-        ]
-        process = stack.enter_context(
-            proc.running(args, log_path=log_path, env=_environment(), stop_s=STOP_S, shm_prefix=shm_prefix)
-        )
-        url = f"127.0.0.1:{ports[1]}"
-        version = _wait_ready(process, url, log_path)
-        try:
-            yield Running(
-                grpc_url=url,
-                http_url=f"127.0.0.1:{ports[0]}",
-                version=version,
-                shm_prefix=shm_prefix,
-                log=str(log_path),
-                provider="embedded",
-                pid=process.pid,
-            )
-        finally:
-            if process.poll() is None:
-                unload_all(url, timeout_s=UNLOAD_S)
-
-
-def _wait_ready(process: subprocess.Popen[bytes], url: str, log_path: Path) -> str:
-    """The server's version, once it is ready."""
-    deadline = time.monotonic() + READY_S
-    with triton.InferenceServerClient(url) as client:
-        while time.monotonic() < deadline:
-            if process.poll() is not None:
-                raise StepError(
-                    f"tritonserver ended before it was ready (exit code {process.returncode})\n"
-                    f"{proc.tail(log_path)}",
-                    log=str(log_path),
-                )
-            try:
-                if client.is_server_ready(client_timeout=2.0):
-                    return str(client.get_server_metadata().version)
-            except InferenceServerException:
-                pass
-            time.sleep(0.02)
-    raise StepError(f"tritonserver was not ready within {READY_S:g} s", log=str(log_path))
+    start = Start.fresh()
+    args = [
+        str(_binary(site)),
+        *start.options(repository),
+        f"--backend-directory={_backend_folder(site)}",
+        *(f"--{kind}-address=127.0.0.1" for kind in start.ports),
+        *(f"--{kind}-port={port}" for kind, port in start.ports.items()),
+    ]
+    with started(
+        args, start, provider="embedded", log_path=log_path, ready_s=READY_S, env=_environment()
+    ) as running:
+        yield running
 
 
 def _environment() -> dict[str, str]:
@@ -164,15 +124,6 @@ def _backend_folder(site: Site) -> Path:
             with contextlib.suppress(FileExistsError):  # another server of this home starts too
                 link.symlink_to(source)
     return folder
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that nothing listens on; all are held until the last is found, so they differ."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for entry in sockets:
-            entry.bind(("127.0.0.1", 0))
-        return [entry.getsockname()[1] for entry in sockets]
 
 
 def _folder(site: Site) -> Path:

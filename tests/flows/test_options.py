@@ -18,6 +18,10 @@ GIVEN = {
     "random_weights": True,
     "generator": "client",
     "server": "other",
+    "url": "grpcs://u:1",
+    "ca_file": "ca",
+    "headers_file": "h",
+    "triton_release": "25.02",
     "formats": ("onnx",),
     "precisions": ("fp16", "fp32"),
     "accelerators": ("trt",),
@@ -32,6 +36,7 @@ ARGUMENTS = (
     "--model a --model b --variant full --profile card --profile other --workers --queue nightly "
     "--random-weights --generator client --server other "
     "--format onnx --precision fp16 --precision fp32 --accelerator trt --max-batch-size 2 "
+    "--url grpcs://u:1 --ca-file ca --headers-file h --triton-release 25.02 "
     "--max-concurrency 3 --request-count 4 --param a=1 --param b=2 --plugin-path c --plugin-path d"
 )
 

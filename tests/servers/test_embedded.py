@@ -19,6 +19,7 @@ from tasks.core.site import Site
 from tasks.core.values import Interface, Serving
 from tasks.servers import embedded
 from tasks.servers.control import load, unload_all
+from tasks.servers.started import free_ports
 
 SHM = Path("/dev/shm")
 STATIC = Serving(batching="static", max_batch_size=4)
@@ -104,7 +105,7 @@ def test_a_killed_server_takes_its_stubs_along_and_the_block_ends(
 
 
 def test_unload_all_leaves_a_server_alone_that_no_longer_answers() -> None:
-    (port,) = embedded._free_ports(1)
+    (port,) = free_ports(1)
     unload_all(f"127.0.0.1:{port}", timeout_s=2.0)
 
 

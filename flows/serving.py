@@ -1,0 +1,96 @@
+"""Which Triton server a campaign uses, and its cells as that server can run them."""
+
+from __future__ import annotations
+
+from pydantic import ValidationError
+
+from flows.options import SweepOptions
+from tasks.core.errors import UserError, unknown
+from tasks.core.matrix import Plan
+from tasks.core.profile import GpuProfile
+from tasks.core.server_choice import ServerChoice
+from tasks.core.values import Cell, Excluded
+from tasks.core.yaml_files import explain
+from tasks.servers import SERVERS
+from tasks.servers.base import Offer
+
+OPTIONS = ("url", "ca_file", "headers_file", "triton_release")
+"""Options that say more about a server, each of the same name in `ServerChoice`."""
+
+
+def choose_server(options: SweepOptions, profile: GpuProfile) -> ServerChoice:
+    """The server of the options where they name one, else the profile's, else the embedded one.
+
+    Raises:
+        UserError: no such provider, or what it asks for is missing or wrong.
+    """
+    more = {name: value for name in OPTIONS if (value := getattr(options, name)) is not None}
+    chosen = {} if options.server or not profile.server else profile.server.model_dump(exclude_unset=True)
+    if options.server:
+        chosen["name"] = options.server
+    if chosen.get("name", "embedded") not in SERVERS:
+        raise unknown("server", chosen["name"], SERVERS)
+    try:
+        return ServerChoice.model_validate(chosen | more | {"device_kind": profile.device_kind})
+    except ValidationError as error:
+        raise UserError(f"--server: {explain(error, ServerChoice)}") from error
+
+
+def of_cell(choice: ServerChoice, cell: Cell) -> ServerChoice:
+    """The server for one cell: of the release that it is planned for."""
+    return choice.model_copy(update={"triton_release": cell.product.triton_release})
+
+
+def started(choice: ServerChoice, cell: Cell) -> ServerChoice:
+    """The same, where it must be a server of our own.
+
+    Raises:
+        UserError: it runs already, and serves others.
+    """
+    if choice.name == "remote":
+        raise UserError(f"{choice.url}: only `servegrid sweep` attaches to a server; take --server embedded")
+    return of_cell(choice, cell)
+
+
+def words(choice: ServerChoice) -> tuple[str, ...]:
+    """What chooses this server on the command line."""
+    if choice == ServerChoice(device_kind=choice.device_kind):
+        return ()
+    given = [(name, value) for name in OPTIONS if (value := getattr(choice, name)) is not None]
+    return (
+        "--server",
+        choice.name,
+        *(w for name, v in given for w in (f"--{name.replace('_', '-')}", str(v))),
+    )
+
+
+def fit(plan: Plan, choice: ServerChoice, offer: Offer) -> Plan:
+    """The plan for a server that may not share memory with us, or load no models on request.
+
+    Such a one has one model of a name, of which it does not say which cell it is: only a plan of a single
+    cell can mean it, and both scenarios are measured on the one serving.
+    """
+    cells = [cell if offer.shared_memory else _without_shared_memory(cell) for cell in plan.cells]
+    if offer.loads:
+        return Plan(cells=tuple(cells), excluded=plan.excluded)
+    fixed, excluded = [], list(plan.excluded)
+    for cell in cells:
+        reason = None
+        if cell.product.model not in offer.loaded:
+            reason = f"{choice.url} loads no models on request, and has no {cell.product.model} loaded"
+        elif len(cells) > 1:
+            reason = (
+                f"{choice.url} loads no models on request: name the one cell that its {cell.product.model} "
+                "is, by --format, --precision and --accelerator"
+            )
+        if reason:
+            excluded.append(Excluded(cell=cell, reason=reason))
+        else:
+            fixed.append(cell.model_copy(update={"static": cell.dynamic}))
+    return Plan(cells=tuple(fixed), excluded=tuple(excluded))
+
+
+def _without_shared_memory(cell: Cell) -> Cell:
+    none = {"shared_memory": "none"}
+    plans = {name: getattr(cell, name).model_copy(update=none) for name in ("offline", "online")}
+    return cell.model_copy(update=plans)

@@ -1,0 +1,165 @@
+"""Programs in containers, by the docker CLI: how one is started, and what dead owners have left.
+
+A container sees the host's files that it is given at the places where they lie, runs as this user, and shares
+this host's memory. It is labelled with the process that it belongs to: a container outlives its CLI.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import subprocess
+import uuid
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from pydantic import Field
+
+from tasks.core import proc
+from tasks.core.errors import StepError
+from tasks.core.values import Value
+
+LABEL = "servegrid.owner"
+ASK_S = 30.0
+PULL_S = 3600.0
+
+
+class Container(Value):
+    """What one container is given. `files` are read-only and `folders` writable, each at its own place
+    inside; `ports` inside -> on this host's loopback; `gpu` is a card's UUID."""
+
+    image: str
+    name: str
+    files: tuple[Path, ...] = ()
+    folders: tuple[Path, ...] = ()
+    ports: dict[int, int] = Field({})
+    gpu: str | None = None
+    environment: dict[str, str] = Field({})
+
+
+def argv(container: Container, command: Sequence[str], *, entrypoint: str | None = None) -> list[str]:
+    """The command that runs another one in a container, in the foreground: it gets our signals, its output is
+    ours, and so is its exit code."""
+    mounts = [*((path, ",readonly") for path in container.files), *((path, "") for path in container.folders)]
+    words = ["docker", "run", "--rm", "--init", "--pull", "never", "--name", container.name]
+    words += ["--label", f"{LABEL}={owner()}", "--user", f"{os.getuid()}:{os.getgid()}", "--ipc", "host"]
+    words += ["--ulimit", "memlock=-1", "--ulimit", "stack=67108864"]  # as NVIDIA's images ask for
+    for path, how in dict(mounts).items():
+        words += ["--mount", f"type=bind,source={path},target={path}{how}"]
+    for inside, port in container.ports.items():
+        words += ["--publish", f"127.0.0.1:{port}:{inside}"]
+    for name, value in ({"HOME": "/tmp"} | container.environment).items():  # noqa: S108  # in the container
+        words += ["--env", f"{name}={value}"]
+    words += ["--gpus", f"device={container.gpu}"] if container.gpu else []
+    words += ["--entrypoint", entrypoint] if entrypoint else []
+    return [*words, container.image, *command]
+
+
+def child_argv(
+    image: str, job: Sequence[str], *, reads: Iterable[Path], writes: Iterable[Path], gpu: str | None = None
+) -> list[str]:
+    """The command of a child process in an image which has servegrid and the step's frameworks installed, as
+    the project's Dockerfile makes one. `job` is what follows `python -P -m tasks.child`; what the step reads
+    (the store, the model's folder, the job) and writes (its output, or the store) is mounted."""
+    container = Container(image=image, name=fresh_name(), files=tuple(reads), folders=tuple(writes), gpu=gpu)
+    return argv(container, ["-P", "-m", "tasks.child", *job], entrypoint="python3")
+
+
+def fresh_name() -> str:
+    """A container's name that no other has."""
+    return f"servegrid-{uuid.uuid4().hex[:8]}"
+
+
+def pull(image: str, log_path: Path) -> None:
+    """Have an image on this host; its download is shown and logged.
+
+    Raises:
+        StepError: the registry or the engine says no.
+    """
+    with contextlib.suppress(StepError):
+        ask("image", "inspect", "--format", "{{.Id}}", image)
+        return
+    try:
+        proc.run(["docker", "pull", image], log_path=log_path, timeout_s=PULL_S, level=logging.INFO)
+    except StepError as error:
+        raise StepError(
+            f"{image} could not be pulled: {error}\n(its name? a `docker login` for its registry?)",
+            log=error.log,
+            command=error.command,
+        ) from error
+
+
+def remove(name: str) -> None:
+    """Remove a container, running or not; one that is gone already is no error."""
+    with contextlib.suppress(StepError):
+        ask("rm", "--force", "--volumes", name)
+
+
+def sweep() -> list[str]:
+    """Remove the containers whose owner, a process of this host, has died; their names."""
+    form = f'{{{{.Names}}}} {{{{.Label "{LABEL}"}}}}'
+    listed = ask("ps", "--all", "--filter", f"label={LABEL}", "--format", form)
+    gone = [name for name, _, label in (line.partition(" ") for line in listed.splitlines()) if _dead(label)]
+    for name in gone:
+        remove(name)
+    return gone
+
+
+def pid(name: str) -> int | None:
+    """The process of a running container, by its number on the engine's host."""
+    with contextlib.suppress(StepError, ValueError):
+        return int(ask("inspect", "--format", "{{.State.Pid}}", name)) or None
+    return None
+
+
+def ask(*words: str) -> str:
+    """The output of one docker command.
+
+    Raises:
+        StepError: there is no docker CLI, or it failed.
+    """
+    done = _docker(words)
+    if done.returncode:
+        raise StepError(f"docker {words[0]}: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def output(container: Container, command: Sequence[str]) -> str:
+    """All that a short command in a container says, whatever its exit code."""
+    done = _docker(argv(container, command)[1:])
+    return done.stdout + done.stderr
+
+
+def _docker(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(["docker", *words], capture_output=True, text=True, timeout=ASK_S, check=False)
+    except FileNotFoundError:
+        raise StepError("there is no `docker` command here: install Docker's CLI") from None
+    except subprocess.TimeoutExpired:
+        raise StepError(f"docker {words[0]}: the engine did not answer within {ASK_S:g} s") from None
+
+
+def owner(process: int | None = None) -> str:
+    """A process, told apart from any other that has or will have its number: its namespace, number, start."""
+    number = process or os.getpid()
+    fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
+    start = fields[19]  # proc_pid_stat(5): field 22 of all
+    return f"{_namespace()}/{number}/{start}"
+
+
+def _dead(label: str) -> bool:
+    """Whether an owner has ended; one that we cannot see, in another container perhaps, has not."""
+    namespace, _, rest = label.partition("/")
+    number = rest.partition("/")[0]
+    if namespace != _namespace() or not number.isdigit():
+        return False
+    try:
+        return owner(int(number)) != label
+    except OSError:
+        return True
+
+
+def _namespace() -> str:
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot}.{Path('/proc/self/ns/pid').readlink()}"

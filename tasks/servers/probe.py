@@ -1,0 +1,126 @@
+"""What a running Triton can do, found by asking it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from typing import Any
+
+import tritonclient.utils.shared_memory as shm
+from tritonclient.utils import InferenceServerException
+
+from tasks.core.errors import UserError
+from tasks.core.server_choice import ServerChoice
+from tasks.core.values import Value
+from tasks.servers.connection import connect
+
+ANSWER_S = 10.0
+LOAD_S = 30.0
+TENSOR = {"data_type": "TYPE_FP32", "dims": [1]}
+EMPTY_MODEL = b"class TritonPythonModel:\n    def execute(self, requests):\n        return []\n"
+BACKENDS = ("onnxruntime", "pytorch", "tensorrt", "tensorflow", "python")
+
+
+class Probed(Value):
+    """Version and backends of a server; `control`: whether it loads models on request; `loaded`: the models
+    that are; `shared_memory`: whether a region of this host's /dev/shm is one of its own."""
+
+    version: str
+    control: bool
+    backends: tuple[str, ...]
+    loaded: tuple[str, ...]
+    shared_memory: bool
+
+    @property
+    def lacks(self) -> list[str]:
+        """What cannot be done there, in words."""
+        found = []
+        if not self.control:
+            found.append("it loads no models on request: what is loaded is measured, as it is")
+        if not self.shared_memory:
+            found.append("it does not see this host's shared memory: tensors travel in the requests")
+        return found
+
+
+def probe(choice: ServerChoice) -> Probed:
+    """Ask the server of `choice.url`.
+
+    Raises:
+        UserError: it does not answer, or refuses to.
+    """
+    with connect(choice.address, choice.channel) as client:
+        try:
+            version = str(client.get_server_metadata(client_timeout=ANSWER_S).version)
+            statistics = client.get_inference_statistics(client_timeout=ANSWER_S).model_stats
+            loaded = tuple(sorted({entry.name for entry in statistics}))
+            control = _has_control(client)
+            backends = _backends_by_loading(client) if control else _backends_in_use(client, loaded)
+        except InferenceServerException as error:
+            raise UserError(
+                f"no Triton answers at {choice.url}: {error} (a gRPC port? grpcs:// for TLS? a ca_file or "
+                "headers_file?)"
+            ) from error
+        return Probed(
+            version=version,
+            control=control,
+            backends=backends,
+            loaded=loaded,
+            shared_memory=_shares_memory(client),
+        )
+
+
+def _name() -> str:
+    """A name that no model and no region has."""
+    return f"servegrid_probe_{uuid.uuid4().hex}"
+
+
+def _has_control(client: Any) -> bool:
+    """Only explicit model control takes an unload; of a model that is not there, it does nothing."""
+    try:
+        client.unload_model(_name(), client_timeout=ANSWER_S)
+    except InferenceServerException:
+        return False
+    return True
+
+
+def _backends_by_loading(client: Any) -> tuple[str, ...]:
+    """Those that do not fail to be found when a model is to be loaded by them: nothing lists them. Any other
+    failure is the probe's own, whose file is no model, except to the python backend: a model.py that is none
+    makes the load hang (2.51)."""
+    found = []
+    for backend in BACKENDS:
+        name = _name()
+        config = {"name": name, "backend": backend, "max_batch_size": 1}
+        if backend == "tensorflow":
+            config["platform"] = "tensorflow_savedmodel"  # without it the config is refused before
+        config |= {"input": [{"name": "x", **TENSOR}], "output": [{"name": "y", **TENSOR}]}
+        files = {"file:1/model.py": EMPTY_MODEL}
+        try:
+            client.load_model(name, config=json.dumps(config), files=files, client_timeout=LOAD_S)
+            client.unload_model(name, client_timeout=LOAD_S)
+        except InferenceServerException as error:
+            if "unable to find" in str(error):
+                continue
+        found.append(backend)
+    return tuple(found)
+
+
+def _backends_in_use(client: Any, loaded: tuple[str, ...]) -> tuple[str, ...]:
+    configs = [client.get_model_config(name, client_timeout=ANSWER_S).config for name in loaded]
+    return tuple(sorted({config.backend for config in configs if config.backend}))
+
+
+def _shares_memory(client: Any) -> bool:
+    """Whether the server opens a region that was just made here, under a name that nobody else has."""
+    name = _name()
+    region = shm.create_shared_memory_region(name, f"/{name}", 64)
+    try:
+        client.register_system_shared_memory(name, f"/{name}", 64, client_timeout=ANSWER_S)
+        client.unregister_system_shared_memory(name, client_timeout=ANSWER_S)
+    except InferenceServerException:
+        return False
+    finally:
+        with contextlib.suppress(shm.SharedMemoryException):
+            shm.destroy_shared_memory_region(region)
+    return True

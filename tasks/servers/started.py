@@ -1,0 +1,113 @@
+"""A tritonserver that a process of ours runs: its ports, its options, and the wait until it is ready."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import tritonclient.grpc as triton
+from tritonclient.utils import InferenceServerException
+
+from tasks.core import proc
+from tasks.core.errors import StepError
+from tasks.servers.base import Running
+from tasks.servers.control import unload_all
+
+KINDS = ("http", "grpc", "metrics")
+READY_S = 30.0
+UNLOAD_S = 10.0
+STOP_S = 10.0
+
+
+class Start(NamedTuple):
+    """What one server is started with: free loopback ports by kind, and the start of its shared memory's
+    names."""
+
+    ports: dict[str, int]
+    shm_prefix: str
+
+    @classmethod
+    def fresh(cls) -> Start:
+        return cls(
+            dict(zip(KINDS, free_ports(len(KINDS)), strict=True)), f"servegrid_{uuid.uuid4().hex[:8]}_"
+        )
+
+    def options(self, repository: Path) -> list[str]:
+        """The options of tritonserver that every provider gives."""
+        return [
+            f"--model-repository={repository}",
+            "--model-control-mode=explicit",
+            "--disable-auto-complete-config",
+            f"--backend-config=python,shm-region-prefix-name={self.shm_prefix}",
+            "--exit-timeout-secs=5",
+        ]
+
+
+@contextmanager
+def started(
+    args: Sequence[str],
+    start: Start,
+    *,
+    provider: str,
+    log_path: Path,
+    ready_s: float = READY_S,
+    env: Mapping[str, str] | None = None,
+    pid: Callable[[subprocess.Popen[bytes]], int | None] = lambda process: process.pid,
+) -> Iterator[Running]:
+    """The server that `args` runs in the foreground, once it is ready; gone when the block ends.
+
+    Raises:
+        StepError: it ended or was not ready within `ready_s`.
+    """
+    url = f"127.0.0.1:{start.ports['grpc']}"
+    with proc.running(
+        args, log_path=log_path, env=env, stop_s=STOP_S, shm_prefix=start.shm_prefix
+    ) as process:
+        version = _wait_ready(process, url, log_path, ready_s)
+        try:
+            yield Running(
+                grpc_url=url,
+                http_url=f"127.0.0.1:{start.ports['http']}",
+                version=version,
+                shm_prefix=start.shm_prefix,
+                log=str(log_path),
+                provider=provider,
+                pid=pid(process),
+            )
+        finally:
+            if process.poll() is None:
+                unload_all(url, timeout_s=UNLOAD_S)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nothing listens on; all are held until the last is found, so they differ."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for entry in sockets:
+            entry.bind(("127.0.0.1", 0))
+        return [entry.getsockname()[1] for entry in sockets]
+
+
+def _wait_ready(process: subprocess.Popen[bytes], url: str, log_path: Path, ready_s: float) -> str:
+    """The server's version, once it is ready."""
+    deadline = time.monotonic() + ready_s
+    with triton.InferenceServerClient(url) as client:
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                raise StepError(
+                    f"tritonserver ended before it was ready (exit code {process.returncode})\n"
+                    f"{proc.tail(log_path)}",
+                    log=str(log_path),
+                )
+            with contextlib.suppress(InferenceServerException):
+                if client.is_server_ready(client_timeout=2.0):
+                    return str(client.get_server_metadata().version)
+            time.sleep(0.02)
+    raise StepError(f"tritonserver was not ready within {ready_s:g} s", log=str(log_path))

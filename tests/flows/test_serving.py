@@ -1,0 +1,97 @@
+"""Which server a campaign uses, and what its plan becomes on a server that can do less."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flows.options import SweepOptions
+from flows.planning import choose_generator, plan
+from flows.serving import choose_server, fit, words
+from tasks.core.errors import UserError
+from tasks.core.matrix import Plan
+from tasks.core.plugins import load_profile
+from tasks.core.profile import GpuProfile
+from tasks.core.server_choice import ServerChoice
+from tasks.core.site import Site
+from tasks.core.values import Channel
+from tasks.servers.base import Offer
+
+REMOTE = {"name": "remote", "url": "grpcs://triton.example:8001", "headers_file": "/etc/headers"}
+
+
+@pytest.fixture
+def cpu(site: Site) -> GpuProfile:
+    return load_profile(site.profiles, "cpu")
+
+
+def planned(site: Site, **selection: Any) -> Plan:
+    asked = {"formats": ("onnx",), "accelerators": ("none",), "generator": "client", **selection}
+    return plan(SweepOptions.model_validate(asked), site)[0].plan
+
+
+def test_the_options_say_which_server_else_the_profile_else_the_embedded_one(cpu: GpuProfile) -> None:
+    assert choose_server(SweepOptions(), cpu) == ServerChoice()
+    theirs = cpu.model_copy(update={"server": ServerChoice.model_validate(REMOTE)})
+    found = choose_server(SweepOptions(), theirs)
+    assert (found.name, found.address) == ("remote", "triton.example:8001")
+    assert (found.channel.tls, str(found.channel.headers_file)) == (True, "/etc/headers")
+    assert choose_server(SweepOptions(url="grpc://elsewhere:1"), theirs).channel.tls is False
+    assert choose_server(SweepOptions(server="embedded"), theirs) == ServerChoice()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"server": "remot"}, r"unknown server 'remot': did you mean 'remote'\?"),
+        ({"server": "remote"}, "needs the url of the server, grpc://HOST:PORT or grpcs://HOST:PORT"),
+        ({"server": "remote", "url": "http://a:1"}, r"url: .*grpc.*\(found 'http://a:1'\)"),
+        ({"url": "grpc://a:1"}, "url, ca_file and headers_file go with server remote"),
+        ({"server": "remote", "url": "grpc://a:1", "ca_file": "ca.pem"}, "begins with grpcs://"),
+        ({"triton_release": "25.02"}, "the embedded server has one"),
+    ],
+)
+def test_what_does_not_go_together_is_told(cpu: GpuProfile, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        choose_server(SweepOptions.model_validate(options), cpu)
+
+
+def test_the_words_that_repeat_a_cell_choose_the_same_server(cpu: GpuProfile) -> None:
+    assert words(ServerChoice(device_kind="gpu")) == ()
+    choice = ServerChoice.model_validate(REMOTE)
+    flags = words(choice)
+    given = {
+        flag.removeprefix("--").replace("-", "_"): v for flag, v in zip(flags[::2], flags[1::2], strict=True)
+    }
+    assert choose_server(SweepOptions.model_validate(given), cpu) == choice
+
+
+def test_perf_analyzer_is_not_used_where_secrets_would_be_on_its_command_line(site: Site) -> None:
+    channel = Channel(tls=True)
+    assert choose_generator(SweepOptions(), site, channel) == "client"
+    with pytest.raises(UserError, match="take --generator client"):
+        choose_generator(SweepOptions(generator="perf_analyzer"), site, channel)
+
+
+def test_tensors_travel_in_the_requests_where_no_memory_is_shared(site: Site) -> None:
+    offer = Offer(release="24.10", backends=("python",), shared_memory=False)
+    found = fit(planned(site), ServerChoice(), offer)
+    assert len(found.cells) > 1
+    assert {c.shared_memory for cell in found.cells for c in (cell.offline, cell.online)} == {"none"}
+
+
+def test_a_server_that_loads_nothing_has_one_cell_of_a_model_measured_as_it_is(site: Site) -> None:
+    choice = ServerChoice.model_validate(REMOTE)
+    offer = Offer(release="24.10", backends=("python",), loads=False, loaded=("bert_large_qa",))
+    one = planned(site, precisions=("fp16",))
+    (cell,) = fit(one, choice, offer).cells
+    assert cell.static == cell.dynamic == one.cells[0].dynamic
+    all_ = planned(site)
+    several = fit(all_, choice, offer)
+    assert not several.cells
+    reasons = [e.reason for e in several.excluded if e.cell in all_.cells]
+    assert len(reasons) == len(all_.cells) > 1
+    assert all("name the one cell that its bert_large_qa is" in reason for reason in reasons)
+    (absent,) = fit(one, choice, offer.model_copy(update={"loaded": ("another",)})).excluded
+    assert absent.reason == f"{choice.url} loads no models on request, and has no bert_large_qa loaded"
