@@ -12,7 +12,7 @@ PERF_ANALYZER := $(SITE)/perf-analyzer/wheel
 # perf_analyzer's binary needs glibc 2.38; `make sweep` brings it along only where that is there.
 NEW_LIBC := $(shell printf '2.38\n%s\n' "$$(getconf GNU_LIBC_VERSION | cut -d' ' -f2)" | sort -VC && echo yes)
 
-.PHONY: sweep test test-gpu cells soak lint install perf-analyzer bench clean
+.PHONY: sweep test test-gpu cells soak lint install perf-analyzer bench image-test clean
 
 sweep: install
 	$(BIN)/servegrid sweep --format ts-trace --format onnx --precision fp32 --precision fp16 --accelerator none
@@ -44,6 +44,10 @@ soak: install
 bench: install perf-analyzer
 	$(BIN)/python bench/hosted_overhead.py
 	$(BIN)/python bench/aa_pairs.py
+
+# Root, buildah and debootstrap; no container engine.
+image-test:
+	tests/image/run.sh
 
 clean:
 	rm -rf .venv $(SITE) build *.egg-info

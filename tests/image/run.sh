@@ -1,0 +1,77 @@
+#!/usr/bin/env bash
+# `make image-test`: builds the Dockerfile and runs the command in the image, without a container engine: buildah
+# with chroot isolation, on a base that debootstrap makes. Needs root, buildah, debootstrap; leaves nothing behind.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+for tool in buildah debootstrap; do
+    command -v "$tool" >/dev/null || { echo "no $tool here: apt-get install buildah debootstrap" >&2; exit 2; }
+done
+[ "$(id -u)" = 0 ] || { echo "debootstrap and chroot isolation need root" >&2; exit 2; }
+
+SUITE=${SUITE:-bookworm} # its Python is one that the project supports
+work=$(mktemp -d "${TMPDIR:-/var/tmp}/servegrid-image.XXXXXX")
+export BUILDAH_ISOLATION=chroot TMPDIR="$work"
+buildah=(buildah --root "$work/storage" --runroot "$work/run")
+
+clean() {
+    awk -v work="$work" 'index($2, work) == 1 {print $2}' /proc/mounts | sort -r | xargs -r umount --lazy
+    rm -rf --one-file-system "$work"
+}
+trap clean EXIT
+
+step() {
+    local start=$SECONDS
+    echo "== $1"
+    "${@:2}"
+    echo "== $1: $((SECONDS - start)) s"
+}
+
+base() {
+    # The mirror is the one that apt knows.
+    local mirror
+    mirror=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME)' | awk -v suite="$SUITE" '$2 == suite {print $1; exit}')
+    debootstrap --variant=minbase --include=python3,python3-venv,libpython3.11,ca-certificates \
+        "$SUITE" "$work/base" ${mirror:+"$mirror"} >"$work/debootstrap.log" || { tail "$work/debootstrap.log"; return 1; }
+    local container
+    container=$("${buildah[@]}" from scratch)
+    "${buildah[@]}" add --quiet "$container" "$work/base" / >/dev/null
+    "${buildah[@]}" commit --quiet --rm "$container" base >/dev/null
+    rm -rf --one-file-system "$work/base"
+}
+
+# pip in the build sees what pip here sees: its settings as a secret, the folders that they name as mounts.
+pip_settings() {
+    echo "[global]"
+    python3 -m pip config list | sed -nE "s/^(global|:env:|install)\.([a-z-]+)='(.*)'$/\2 = \3/p" |
+        awk '!seen[$1]++' | sed -E 's/ (file:)/\n    \1/g'
+}
+
+image() {
+    pip_settings >"$work/pip.conf"
+    local mounts=() path
+    # An index that is a folder refers to files beside it.
+    for path in $(sed -nE 's#.*file://(.*)/[^/]+/?$#\1#p; s#.*= (/[^ ]+).*#\1#p' "$work/pip.conf" | sort -u); do
+        [ -e "$path" ] && mounts+=(--volume "$path:$path:ro")
+    done
+    "${buildah[@]}" build --quiet --format docker --build-arg BASE=localhost/base --build-arg EXTRAS=torch,onnx \
+        --secret "id=pip,src=$work/pip.conf" "${mounts[@]}" --tag servegrid . >"$work/build.log" 2>&1 ||
+        { tail -40 "$work/build.log"; return 1; }
+}
+
+inside() {
+    "${buildah[@]}" run --user servegrid "$worker" -- "$@"
+}
+
+step "base image" base
+step "build" image
+worker=$("${buildah[@]}" from localhost/servegrid)
+step "servegrid doctor" inside servegrid doctor
+step "servegrid plan" inside servegrid plan --format onnx --precision fp32 --accelerator none
+model=/opt/servegrid/models/_template
+step "servegrid sweep" inside servegrid sweep --model-dir "$model" --format onnx --precision fp32 \
+    --max-batch-size 1 --max-concurrency 1
+"${buildah[@]}" inspect --type image --format '{{.Docker.Config.User}} {{.Docker.Config.Entrypoint}} {{.Docker.Config.Healthcheck}}' \
+    localhost/servegrid
+! inside test -e /etc/pip.conf || { echo "pip's settings are in the image" >&2; exit 1; }
+echo "image-test: $SECONDS s"
