@@ -145,6 +145,7 @@ def sweep(
 def report(
     campaign: Annotated[str, typer.Argument(help="A folder below results/.")],
     partial: Annotated[bool, typer.Option(help="Also of a campaign that has cells left to run.")] = False,
+    slo: Annotated[str | None, typer.Option(help="p99=50ms: what to ship under that latency, too.")] = None,
 ) -> None:
     """Write a campaign's report anew, and print it; with --partial at any time, also while it runs."""
     from rich.markdown import Markdown
@@ -152,6 +153,7 @@ def report(
     from flows.campaigns import unfinished
     from tasks.core.results import campaign_folder
     from tasks.report import write
+    from tasks.reporting.answer import limit
 
     folder = campaign_folder(default_site().results, campaign)
     left = [f"{cell} on {profile}" for cell, profile in unfinished(folder)]
@@ -162,7 +164,7 @@ def report(
             f"`servegrid report {campaign} --partial` reports what there is, "
             f"`servegrid sweep --resume {campaign}` goes on with it"
         )
-    console.print(Markdown(write(folder)))
+    console.print(Markdown(write(folder, limit(slo) if slo else None)))
     if left:
         console.print(f"partial: {len(left)} cells have not run", highlight=False)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)

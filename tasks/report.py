@@ -1,4 +1,4 @@
-"""Stage `report`: a campaign's rows as parquet, CSV, Markdown and HTML. Can be run at any time."""
+"""Stage `report`: a campaign's rows as parquet, CSV, Markdown, HTML and images. Can be run at any time."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from prefect.cache_policies import NO_CACHE
 
 from tasks.core import results
 from tasks.core.files import write_atomic
+from tasks.reporting.charts import of_campaign
 from tasks.reporting.html import page
+from tasks.reporting.images import write_images
 from tasks.reporting.markdown import document
+from tasks.reporting.tables import tables
 
 
-def write(folder: Path) -> str:
+def write(folder: Path, p99_limit_ms: float | None = None) -> str:
     """Write every form of the report into the campaign's folder; returns the Markdown.
 
     Raises:
@@ -29,9 +32,14 @@ def write(folder: Path) -> str:
     for scenario in ("offline", "online"):
         table = results.published_columns(measurements, scenario)
         _replace(folder / f"{scenario}.csv", table.write_csv)
-    text = document(folder.name, cells, measurements)
+    text = document(folder.name, cells, measurements, p99_limit_ms)
     write_atomic(folder / "report.md", text)
-    write_atomic(folder / "report.html", page(folder.name, cells, measurements))
+    shown = tables(cells, measurements)
+    drawings = of_campaign(shown)
+    write_atomic(
+        folder / "report.html", page(folder.name, cells, measurements, shown, drawings, p99_limit_ms)
+    )
+    write_images(folder / "charts", cells, measurements, drawings)
     return text
 
 

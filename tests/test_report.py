@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,9 +14,11 @@ import pytest
 from tasks import report
 from tasks.core.errors import UserError
 from tasks.core.results import CELLS, MEASURED, MEASUREMENTS, Row, Writer
-from tasks.reporting.answer import choices, lead_text
-from tasks.reporting.html import page
+from tasks.reporting.answer import best, choices, frontier, lead_text, limit
+from tasks.reporting.charts import of_campaign
+from tasks.reporting.html import page as page_of
 from tasks.reporting.markdown import document
+from tasks.reporting.tables import tables as tables_of
 
 HOST = '{"cores": 2, "memory_gb": 23.5, "system": "Linux 6", "python": "3.11"}'
 HOSTILE = 'a|b \\| `c` <script>alert("1")</script> & <img src="http://x/y">\nsecond line | with a pipe\n'
@@ -38,6 +41,7 @@ def cells(*rows: Row) -> pl.DataFrame:
 
 def points(*rows: Row) -> pl.DataFrame:
     common: Row = {
+        "profile": "cpu",
         "model": "toy",
         "format": "onnx",
         "precision": "fp32",
@@ -52,6 +56,7 @@ def points(*rows: Row) -> pl.DataFrame:
     return pl.DataFrame([common | row for row in rows], schema=MEASUREMENTS)
 
 
+EIGHT = ("model", "format", "precision", "instances", "batch", "throughput", "p99", "accuracy")
 EMPTY = (pl.DataFrame(schema=CELLS), pl.DataFrame(schema=MEASUREMENTS))
 TWO = (
     cells({"cell": "a"}, {"cell": "b", "served_metric": 0.9}),
@@ -121,6 +126,62 @@ def test_lead_is_told_in_words() -> None:
     assert lead_text(first.model_copy(update={"lead": None})) == "the only one"
 
 
+def test_lead_smaller_than_the_points_own_windows_says_so() -> None:
+    rows = points(
+        {"cell": "a", "throughput": 103.0, "windows_throughput": [1.0, 100.0, 103.0, 105.0]},
+        {"cell": "b", "throughput": 100.0},
+    )
+    choice = choices(TWO[0], rows)[0]
+    assert choice.spread == pytest.approx(5 / (308 / 3))
+    assert lead_text(choice) == "+3.0% over the next cell, within the 4.9% that its own windows lie apart"
+
+
+def test_most_throughput_under_a_latency_limit_is_an_aim_of_its_own() -> None:
+    *_, choice = choices(*TWO, p99_limit_ms=5.0)
+    assert (choice.aim, choice.cell) == ("most throughput, online, p99 at most 5 ms", "a")
+    assert (choice.throughput, choice.p99_ms, choice.lead) == (90.0, 5.0, None)  # b is over the limit
+    assert len(choices(*TWO, p99_limit_ms=3.0)) == 3
+
+
+def test_every_latency_limit_has_its_answer() -> None:
+    found = frontier(*TWO).select("cell", "throughput", "p99_ms").rows()
+    assert found == [("b", 99.0, 6.0), ("a", 90.0, 5.0), ("a", 50.0, 4.0)]
+    beaten = points(
+        {"cell": "a", "throughput": 10.0, "p99_ms": 1.0},
+        {"cell": "b", "throughput": 9.0, "p99_ms": 1.0},
+        {"cell": "b", "throughput": 20.0, "p99_ms": 0.5, "stable": False},
+    )
+    assert frontier(TWO[0], beaten)["cell"].to_list() == ["a"]
+
+
+def test_answer_is_for_each_device_by_itself() -> None:
+    rows = cells({"cell": "a", "profile": "t4"}, {"cell": "a", "profile": "h100"})
+    both = points(
+        {"cell": "a", "profile": "t4", "throughput": 1.0}, {"cell": "a", "profile": "h100", "throughput": 9.0}
+    )
+    found = [(c.profile, c.throughput) for c in choices(rows, both) if "throughput" in c.aim]
+    assert found == [("t4", 1.0), ("h100", 9.0)]
+
+
+def test_where_nothing_passed_the_best_of_what_was_measured_is_told_apart() -> None:
+    rows = cells({"cell": "a", "verdict": "measured", "metric": None, "served_metric": None})
+    found, verdict = best(rows, TWO[1])
+    assert verdict == "measured"
+    assert {(c.cell, c.accuracy) for c in found} == {("a", "no metric")}
+    assert best(*TWO)[1] == "passed"
+
+
+@pytest.mark.parametrize(("text", "ms"), [("p99=50ms", 50.0), ("p99=0.5ms", 0.5), ("p99=1s", 1000.0)])
+def test_objective_is_read(text: str, ms: float) -> None:
+    assert limit(text) == ms
+
+
+@pytest.mark.parametrize("text", ["p95=50ms", "50", "p99=0ms", "p99=ms", "p99=-1ms", "p99=1e3ms"])
+def test_objective_that_is_none_is_refused_with_what_to_write(text: str) -> None:
+    with pytest.raises(UserError, match="p99=50ms"):
+        limit(text)
+
+
 # Markdown ----------------------------------------------------------------------------------------------
 
 
@@ -182,6 +243,25 @@ def test_number_that_was_not_measured_is_empty_and_never_zero() -> None:
 # HTML --------------------------------------------------------------------------------------------------
 
 
+def page(campaign: str, cells: pl.DataFrame, measurements: pl.DataFrame) -> str:
+    shown = tables_of(cells, measurements)
+    return page_of(campaign, cells, measurements, shown, of_campaign(shown))
+
+
+def payload(text: str) -> dict[str, Any]:
+    """The rows and charts that the page draws."""
+    found = re.search(r'<script type="application/json" id="report">(.*?)</script>', text, re.DOTALL)
+    assert found
+    content: dict[str, Any] = json.loads(found[1])
+    return content
+
+
+def column(table: dict[str, Any], name: str) -> list[Any]:
+    """A column of a table of the payload."""
+    packed = table["data"][name]
+    return [packed["values"][n] for n in packed["places"]] if isinstance(packed, dict) else packed
+
+
 class Elements(HTMLParser):
     """Every element of a page with its attributes, and its text outside of scripts."""
 
@@ -210,18 +290,23 @@ def whole() -> str:
 
 
 def test_page_of_an_empty_campaign_says_so() -> None:
-    elements = Elements(page("c", *EMPTY))
-    assert "Nothing: no cell passed" in elements.text
-    assert elements.count("script") == 0
+    text = page("c", *EMPTY)
+    assert "Nothing: no cell passed" in Elements(text).text
+    assert payload(text)["charts"] == []
+    assert len(text) < 30_000  # no library without a chart
 
 
 def test_strings_from_outside_are_text_in_the_page() -> None:
-    rows = cells({"cell": "<b>a", "verdict": "error", "reason": HOSTILE, "metric": "<i>"})
-    elements = Elements(page("<u>c</u>", rows, EMPTY[1]))
-    assert {tag for tag, _ in elements.found}.isdisjoint({"script", "img", "b", "i", "u"})
-    for text in ("<b>a", "<i> 0.8750", "<u>c</u>", HOSTILE.split("\n")[0], "Card <9000>"):
-        assert text in elements.text
-    assert "second line" not in elements.text
+    name = "<b>a</b>&amp;<i>"
+    rows = cells({"cell": name, "model": name, "metric": name, "verdict": "passed", "reason": HOSTILE})
+    hostile = points({"cell": name, "model": name, "format": name, "gpu": name})
+    text = page("<u>c</u>", rows, hostile)
+    elements = Elements(text)
+    assert {tag for tag, _ in elements.found}.isdisjoint({"img", "b", "i", "u"})
+    for shown in (f"{name} 0.8750", "<u>c</u>", name, "Card <9000>"):
+        assert shown in elements.text
+    found = payload(text)["tables"]["cells"]
+    assert column(found, "reason") == [HOSTILE.split("\n")[0]]
 
 
 def test_strings_from_outside_do_not_end_the_charts_script(whole: str) -> None:
@@ -241,10 +326,40 @@ def test_page_loads_nothing_from_outside(whole: str) -> None:
 
 def test_page_shows_the_answer_and_the_charts(whole: str) -> None:
     elements = Elements(whole)
-    assert "300.0 inferences/s, p99 30.00 ms" in elements.text
+    facts = [a["data-fact"] for _, a in elements.found if "data-fact" in a]
+    assert set(facts) == {*EIGHT, "concurrency"}
+    assert "300.0" in elements.text and "30.00 ms" in elements.text
     assert "+50.0% over the next cell" in elements.text
-    assert ("div", "charts") in [(tag, a.get("id")) for tag, a in elements.found]
-    assert "network + server send/recv" in whole
+    ids = {a.get("id") for _, a in elements.found}
+    charts = {chart["name"] for chart in payload(whole)["charts"]}
+    assert charts == {"pareto", "breakdown-offline", "breakdown-online", "batch", "concurrency", "accuracy"}
+    assert {f"chart-{name}" for name in charts} <= ids
+
+
+def test_page_of_cells_that_were_only_measured_recommends_none() -> None:
+    rows = cells({"cell": "a", "verdict": "measured", "metric": None, "served_metric": None})
+    text = Elements(page("c", rows, points({"cell": "a"}))).text
+    assert "Nothing: no cell passed" in text and "no recommendation" in text and "no metric" in text
+
+
+def test_column_that_no_list_names_has_a_place_and_a_chart_once_it_is_measured() -> None:
+    new = points({"cell": "a"}).with_columns(joules_per_1000=pl.lit(12.5))
+    found = payload(page("c", cells({"cell": "a"}), new))
+    assert column(found["tables"]["points"], "joules_per_1000") == [12.5]
+    assert "joules-per-1000" in {chart["name"] for chart in found["charts"]}
+    empty = payload(
+        page("c", cells({"cell": "a"}), new.with_columns(joules_per_1000=pl.lit(None, pl.Float64)))
+    )
+    assert "joules_per_1000" not in empty["tables"]["points"]["data"]
+
+
+def test_parameters_that_all_cells_share_are_listed_once() -> None:
+    rows = cells({"cell": "a", "opset": 13}, {"cell": "b", "opset": 17})
+    found = payload(page("c", rows, EMPTY[1]))["tables"]
+    assert column(found["parameters"], "opset") == ["13", "17"]
+    shared = dict(zip(column(found["same"], "parameter"), column(found["same"], "value"), strict=True))
+    assert (shared["profile"], shared["versions: torch"]) == ("cpu", "2.13")
+    assert "opset" not in shared
 
 
 # The stage ---------------------------------------------------------------------------------------------
@@ -266,6 +381,9 @@ def test_report_is_written_in_every_form_and_can_be_written_again(tmp_path: Path
     assert "campaign c7" in (folder / "report.html").read_text()
     assert pl.read_parquet(folder / "cells.parquet").equals(TWO[0])
     assert pl.read_parquet(folder / "measurements.parquet").equals(TWO[1])
+    images = {p.name for p in (folder / "charts" / "toy").iterdir()}
+    assert {"pareto.svg", "pareto.png", "batch.svg", "breakdown-online.png"} <= images
+    assert "a" in (folder / "charts" / "toy" / "breakdown-offline.svg").read_text()
     heights: dict[str, Any] = {s: pl.read_csv(folder / f"{s}.csv").height for s in ("offline", "online")}
     assert heights == {"offline": 3, "online": 3}
 

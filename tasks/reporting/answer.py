@@ -2,17 +2,70 @@
 
 from __future__ import annotations
 
+import re
+
 import polars as pl
 
-from tasks.core.values import Value
+from tasks.core.errors import UserError
+from tasks.core.results import Verdict
+from tasks.core.values import Scenario, Value
+
+OF_CELL = ("cell", "profile")
+"""What names a cell's rows: a campaign may run one cell on several devices."""
+OF_MODEL = ("model", "profile", "gpu")
+"""What an answer is for."""
+
+
+class Aim(Value):
+    """One question: the most or the least of a column, among the points of a scenario under a limit."""
+
+    title: str
+    scenario: Scenario
+    column: str
+    windows: str
+    most: bool
+    p99_limit_ms: float | None = None
+
+
+AIMS = (
+    Aim(
+        title="most throughput, offline",
+        scenario="offline",
+        column="throughput",
+        windows="windows_throughput",
+        most=True,
+    ),
+    Aim(
+        title="most throughput, online",
+        scenario="online",
+        column="throughput",
+        windows="windows_throughput",
+        most=True,
+    ),
+    Aim(
+        title="least p99 latency, online",
+        scenario="online",
+        column="p99_ms",
+        windows="windows_avg_ms",
+        most=False,
+    ),
+)
 
 
 class Choice(Value):
-    """The best measured point of one aim among cells that passed, and its lead over the next cell."""
+    """The best measured point of one aim among the cells of a verdict, and its lead over the next cell.
+
+    `spread` is how far the point's own last three windows lie apart, relative to their mean: a smaller lead
+    tells nothing.
+    """
 
     aim: str
+    column: str
     model: str
+    profile: str | None = None
+    gpu: str | None = None
     cell: str
+    scenario: Scenario
     format: str
     precision: str
     instances: int
@@ -20,9 +73,16 @@ class Choice(Value):
     concurrency: int
     throughput: float
     p99_ms: float
-    metric: str
-    served_metric: float
+    metric: str | None
+    served_metric: float | None
+    metric_drop: float | None = None
     lead: float | None
+    spread: float | None = None
+
+    @property
+    def accuracy(self) -> str:
+        """The served model's metric in words."""
+        return "no metric" if self.served_metric is None else f"{self.metric} {self.served_metric:.4f}"
 
     @property
     def sentence(self) -> str:
@@ -30,36 +90,97 @@ class Choice(Value):
         return (
             f"{self.aim}: {self.cell}, {self.instances} instance(s), batch {self.batch} x "
             f"{self.concurrency}: {self.throughput:.1f} inferences/s, p99 {self.p99_ms:.2f} ms, "
-            f"{self.metric} {self.served_metric:.4f} ({lead_text(self)})"
+            f"{self.accuracy} ({lead_text(self)})"
         )
 
 
-def choices(cells: pl.DataFrame, measurements: pl.DataFrame) -> list[Choice]:
-    """For each model: the stable point of most throughput offline and online, and of least p99 online."""
-    passed = cells.filter(pl.col("verdict") == "passed").select("cell", "metric", "served_metric")
-    points = measurements.filter(pl.col("stable")).join(passed, on="cell")
+def limit(text: str) -> float:
+    """The p99 latency, in ms, of an objective like `p99=50ms`.
+
+    Raises:
+        UserError: it is no objective.
+    """
+    found = re.fullmatch(r"p99=(\d+(?:\.\d+)?)(ms|s)", text)
+    value = float(found[1]) * (1000 if found[2] == "s" else 1) if found else 0
+    if not value:
+        raise UserError(f"--slo {text!r}: write the largest p99 latency, like p99=50ms")
+    return value
+
+
+def under(p99_limit_ms: float) -> Aim:
+    """The aim of a service level objective."""
+    title = f"most throughput, online, p99 at most {p99_limit_ms:g} ms"
+    return AIMS[1].model_copy(update={"title": title, "p99_limit_ms": p99_limit_ms})
+
+
+def choices(
+    cells: pl.DataFrame,
+    measurements: pl.DataFrame,
+    p99_limit_ms: float | None = None,
+    verdict: Verdict = "passed",
+) -> list[Choice]:
+    """For each model on each device the stable point of every aim, among the cells with that verdict.
+
+    An aim that no point meets has no choice.
+    """
+    points = _points(cells, measurements, verdict)
+    aims = AIMS if p99_limit_ms is None else (*AIMS, under(p99_limit_ms))
     found = []
-    for model in points["model"].unique(maintain_order=True):
-        of_model = points.filter(pl.col("model") == model)
-        for aim, scenario, column, descending in (
-            ("most throughput, offline", "offline", "throughput", True),
-            ("most throughput, online", "online", "throughput", True),
-            ("least p99 latency, online", "online", "p99_ms", False),
-        ):
-            ranked = of_model.filter(pl.col("scenario") == scenario).sort(column, descending=descending)
+    for _, of_model in points.group_by(OF_MODEL, maintain_order=True):
+        for aim in aims:
+            candidates = of_model.filter(pl.col("scenario") == aim.scenario)
+            if aim.p99_limit_ms is not None:
+                candidates = candidates.filter(pl.col("p99_ms") <= aim.p99_limit_ms)
+            ranked = candidates.sort(aim.column, descending=aim.most)
             best_of_cell = ranked.unique("cell", keep="first", maintain_order=True)
-            if best_of_cell.is_empty():
-                continue
-            best = best_of_cell.row(0, named=True)
-            lead = None
-            if best_of_cell.height > 1:
-                ratio = best[column] / best_of_cell.row(1, named=True)[column]
-                lead = (ratio if descending else 1 / ratio) - 1
-            fields = {name: best[name] for name in Choice.model_fields if name in best}
-            found.append(Choice(aim=aim, lead=lead, **fields))
+            if not best_of_cell.is_empty():
+                found.append(_choice(aim, best_of_cell))
     return found
 
 
+def best(
+    cells: pl.DataFrame, measurements: pl.DataFrame, p99_limit_ms: float | None = None
+) -> tuple[list[Choice], Verdict]:
+    """What to ship; where nothing passed, the best of what was only measured, which is no recommendation."""
+    found = choices(cells, measurements, p99_limit_ms)
+    if found:
+        return found, "passed"
+    return choices(cells, measurements, p99_limit_ms, "measured"), "measured"
+
+
+def frontier(cells: pl.DataFrame, measurements: pl.DataFrame) -> pl.DataFrame:
+    """What each latency limit allows: for each model on each device the stable online points of cells that
+    passed which no other beats in both throughput and p99; the fastest first."""
+    points = _points(cells, measurements, "passed").filter(pl.col("scenario") == "online")
+    ranked = points.sort(["throughput", "p99_ms"], descending=[True, False])
+    least = pl.col("p99_ms").cum_min().shift(1).over(OF_MODEL)
+    return ranked.filter(least.is_null() | (pl.col("p99_ms") < least))
+
+
+def _points(cells: pl.DataFrame, measurements: pl.DataFrame, verdict: Verdict) -> pl.DataFrame:
+    """The stable points of the cells with a verdict, each with its cell's accuracy."""
+    of_verdict = cells.filter(pl.col("verdict") == verdict)
+    accuracy = of_verdict.select(*OF_CELL, "metric", "served_metric", "metric_drop")
+    return measurements.filter(pl.col("stable")).join(accuracy, on=OF_CELL, nulls_equal=True)
+
+
+def _choice(aim: Aim, best_of_cell: pl.DataFrame) -> Choice:
+    first = best_of_cell.row(0, named=True)
+    lead = None
+    if best_of_cell.height > 1:
+        ratio = first[aim.column] / best_of_cell.row(1, named=True)[aim.column]
+        lead = (ratio if aim.most else 1 / ratio) - 1
+    windows = (first[aim.windows] or [])[-3:]
+    spread = (max(windows) - min(windows)) / (sum(windows) / len(windows)) if windows else None
+    fields = {name: first[name] for name in Choice.model_fields if name in first}
+    return Choice(aim=aim.title, column=aim.column, lead=lead, spread=spread, **fields)
+
+
 def lead_text(choice: Choice) -> str:
-    """The lead in words."""
-    return "the only one" if choice.lead is None else f"{choice.lead:+.1%} over the next cell"
+    """The lead in words, and whether it is more than noise."""
+    if choice.lead is None:
+        return "the only one"
+    text = f"{choice.lead:+.1%} over the next cell"
+    if choice.spread is not None and choice.lead <= choice.spread:
+        return f"{text}, within the {choice.spread:.1%} that its own windows lie apart"
+    return text

@@ -2,131 +2,219 @@
 
 from __future__ import annotations
 
+import functools
 import html
 import json
-from typing import Any
+from importlib.resources import files
 
-import altair as alt
 import polars as pl
+import vl_convert
 
-from tasks.reporting.answer import choices, lead_text
+from tasks.core.results import Verdict
+from tasks.reporting.answer import Choice, best, frontier, lead_text
+from tasks.reporting.charts import Drawing
+from tasks.reporting.columns import FILTERS
+from tasks.reporting.tables import Table
 
-PARTS = {
-    "client_send_ms": "client send",
-    "network_server_send_recv_ms": "network + server send/recv",
-    "server_queue_ms": "server queue",
-    "server_compute_input_ms": "compute input",
-    "server_compute_infer_ms": "compute infer",
-    "server_compute_output_ms": "compute output",
-    "client_recv_ms": "client recv",
+MEANING = {
+    "pareto": "One mark a measured point, faint where it was not stable. Dashed: the stable points that no "
+    "other beats in both.",
+    "breakdown": "Average latency of one cell's requests, stacked in the order of their way.",
+    "by": "A line a cell.",
+    "accuracy": "The task's metric, of the framework and of what Triton served. The drop is the distance.",
+    "load": "Until the server had the model ready, and how long its first request then took.",
 }
-STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 60rem; padding: 1rem; color: #1b1f24 }
-h1 { font-size: 1.25rem } h2 { font-size: 1.1rem; margin-top: 2rem }
-.answers { display: grid; gap: .75rem; grid-template-columns: repeat(auto-fit, minmax(16rem, 1fr)) }
-.answer { border: 1px solid #d0d7de; border-radius: .5rem; padding: .75rem }
-.answer b { display: block; font-size: 1.1rem } .answer small { color: #57606a }
-.wide { overflow-x: auto } table { border-collapse: collapse; font-size: .85rem }
-td, th { border-bottom: 1px solid #d0d7de; padding: .25rem .6rem; text-align: left; white-space: nowrap }
-.passed { color: #1a7f37 } .error, .failed_accuracy { color: #cf222e }
-"""
 
 
-def page(campaign: str, cells: pl.DataFrame, measurements: pl.DataFrame) -> str:
+def page(
+    campaign: str,
+    cells: pl.DataFrame,
+    measurements: pl.DataFrame,
+    tables: dict[str, Table],
+    drawings: tuple[Drawing, ...],
+    p99_limit_ms: float | None = None,
+) -> str:
     """The whole page; every string from outside is escaped."""
-    title = html.escape(f"servegrid campaign {campaign}")
-    gpu = html.escape(cells["gpu"][0]) if cells.height else ""
+    answers, verdict = best(cells, measurements, p99_limit_ms)
+    first = next(iter(answers), None)
+    payload = {
+        "filters": FILTERS,
+        "tables": {name: table.model_dump() for name, table in tables.items()},
+        "charts": [drawing.model_dump() for drawing in drawings],
+        "winners": [c.cell if c.gpu is None else f"{c.cell} on {c.gpu}" for c in answers],
+        "first_model": first.model if first else None,
+    }
     return "\n".join(
         [
-            f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>",
-            "<meta name=viewport content='width=device-width, initial-scale=1'>",
-            f"<style>{STYLE}</style><h1>{title}</h1><p>{gpu}</p>",
-            "<h2>What to ship</h2>",
-            _answers(cells, measurements),
-            *(_charts(measurements) if measurements.height else []),
-            "<h2>Cells</h2>",
-            _cells(cells),
-            "</html>",
+            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
+            f"<title>{html.escape(f'servegrid campaign {campaign}')}</title>",
+            '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            f"<style>{_asset('page.css')}</style></head><body>",
+            _header(campaign, cells),
+            "<main>",
+            _answers(answers, verdict),
+            _filters(),
+            *(_measured(cells, measurements, drawings) if measurements.height else []),
+            *(_table(name, title) for name, title in _TABLES.items() if name in tables),
+            "</main>",
+            f"<footer>Written by servegrid {html.escape(_version(cells))}. Opens without a network.</footer>",
+            f'<script type="application/json" id="report">{_inside_script(payload)}</script>',
+            f"<script>{library()}</script>" if drawings else "",
+            f"<script>{_asset('page.js')}</script></body></html>",
         ]
     )
 
 
-def _answers(cells: pl.DataFrame, measurements: pl.DataFrame) -> str:
-    cards = [
-        "<div class=answer>"
-        f"<small>{html.escape(c.model)}: {html.escape(c.aim)}</small>"
-        f"<b>{html.escape(c.format)} {html.escape(c.precision)}</b>"
-        f"{c.throughput:.1f} inferences/s, p99 {c.p99_ms:.2f} ms<br>"
-        f"batch {c.batch}, concurrency {c.concurrency}, {c.instances} instance(s)<br>"
-        f"{html.escape(c.metric)} {c.served_metric:.4f}<br><small>{lead_text(c)}</small></div>"
-        for c in choices(cells, measurements)
-    ]
-    if not cards:
-        return "<p>Nothing: no cell passed with a stable point.</p>"
-    return f"<div class=answers>{''.join(cards)}</div>"
+_TABLES = {
+    "cells": "Cells: verdicts, accuracy, load",
+    "published": "NVIDIA's published figures beside ours",
+    "points": "Measured points",
+    "same": "Parameters and versions that all cells share",
+    "parameters": "Parameters that differ",
+}
 
 
-def _charts(measurements: pl.DataFrame) -> list[str]:
-    """Both charts as one Vega-Lite view, so that the library is in the page once."""
-    kept = measurements.select(
-        "cell", "scenario", "batch", "concurrency", "throughput", "p99_ms", "stable", *PARTS
-    ).with_columns(point=pl.format("{}, batch {} x {}", "scenario", "batch", "concurrency"))
-    against = (
-        alt.Chart(kept)
-        .mark_line(point=True)
-        .encode(
-            x=alt.X("throughput:Q", title="inferences/s"),
-            y=alt.Y("p99_ms:Q", title="p99 latency (ms)"),
-            color=alt.Color("cell:N", legend=alt.Legend(orient="bottom", columns=1, labelLimit=400)),
-            order="throughput:Q",
-            tooltip=["cell", "scenario", "batch", "concurrency", "throughput", "p99_ms", "stable"],
-        )
-        .properties(width=330, height=240)
-        .facet(alt.Facet("scenario:N", title=None), columns=2)
+@functools.cache
+def library() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script."""
+    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")).replace(
+        "</script", "<\\/script"
     )
-    parts = kept.unpivot(
-        list(PARTS), index=["cell", "scenario", "point"], variable_name="part", value_name="ms"
+
+
+def _header(campaign: str, cells: pl.DataFrame) -> str:
+    gpus = ", ".join(cells["gpu"].drop_nulls().unique(maintain_order=True))
+    counts = cells["verdict"].value_counts(sort=True).iter_rows()
+    verdicts = ", ".join(f"{number} {verdict}" for verdict, number in counts) or "no cell has finished yet"
+    where = html.escape(" · ".join((gpus, verdicts, campaign)))
+    return f'<header><p class="brand">servegrid</p><h1>What to ship</h1><p class="where">{where}</p></header>'
+
+
+def _answers(answers: list[Choice], verdict: Verdict) -> str:
+    if not answers:
+        return '<p class="panel">Nothing: no cell passed with a stable point.</p>'
+    unproven = (
+        '<p class="panel">Nothing: no cell passed. Below is the best of what was <b>measured only</b>: '
+        "no metric has proven it, so it is no recommendation.</p>"
     )
-    place = {name: number for number, name in enumerate(PARTS)}
-    parts = parts.with_columns(
-        pl.col("part").replace_strict(PARTS), place=pl.col("part").replace_strict(place)
+    cards = "".join(_card(choice, verdict) for choice in answers)
+    return f'{unproven if verdict != "passed" else ""}<div class="answers">{cards}</div>'
+
+
+def _card(choice: Choice, verdict: Verdict) -> str:
+    facts = {
+        "throughput": (f"{choice.throughput:.1f}", "inferences/s"),
+        "p99": (f"{choice.p99_ms:.2f}", "ms p99"),
+        "model": (choice.model, ""),
+        "format": (choice.format, ""),
+        "precision": (choice.precision, ""),
+        "instances": (str(choice.instances), ""),
+        "batch": (str(choice.batch), ""),
+        "concurrency": (str(choice.concurrency), ""),
+        "accuracy": (choice.accuracy, ""),
+    }
+    main = "p99" if choice.column == "p99_ms" else "throughput"
+    value, unit = facts.pop(main)
+    shown = {name: html.escape(" ".join(fact).removesuffix(" p99").strip()) for name, fact in facts.items()}
+    listed = "".join(
+        f'<div><dt>{name}</dt><dd data-fact="{name}">{text}</dd></div>' for name, text in shown.items()
     )
-    stacked = (
-        alt.Chart(parts)
-        .mark_bar()
-        .encode(
-            x=alt.X("ms:Q", title="latency (ms)"),
-            y=alt.Y("point:N", title=None, sort=None),
-            color=alt.Color(
-                "part:N", sort=list(PARTS.values()), legend=alt.Legend(orient="bottom", columns=2)
-            ),
-            order="place:Q",
-            tooltip=["cell", "point", "part", "ms"],
-        )
-        .properties(width=330)
-        .facet(alt.Facet("cell:N", title=None, header=alt.Header(labelLimit=330)), columns=2)
+    drop = "" if choice.metric_drop is None else f", accuracy drop {choice.metric_drop + 0.0:.4f}"
+    kind = "answer" if verdict == "passed" else "answer unproven"
+    return (
+        f'<article class="{kind}" {_of(choice.model, choice.gpu)}><h2>{html.escape(choice.aim)}</h2>'
+        f'<p class="headline"><span data-fact="{main}">{value}</span> <small>{unit}</small></p>'
+        f'<dl>{listed}</dl><p class="margin">{html.escape(lead_text(choice) + drop)}<br>'
+        f"{html.escape(choice.gpu or '')}</p></article>"
     )
-    alt.data_transformers.disable_max_rows()  # the rows are in the page; altair's limit is for notebooks
-    chart = alt.vconcat(against, stacked).resolve_scale(color="independent")
-    body = chart.to_html(inline=True, fullhtml=False, output_div="charts", json_kwds={"cls": _InsideScript})
-    return ["<h2>Throughput against latency, and where the time goes</h2>", f"<div class=wide>{body}</div>"]
 
 
-class _InsideScript(json.JSONEncoder):
-    """JSON that cannot end the script element it stands in."""
+def _filters() -> str:
+    picks = "".join(
+        f'<label for="filter-{name}">{name.replace("gpu", "GPU")}<select id="filter-{name}"></select></label>'
+        for name in FILTERS
+    )
+    return f'<nav class="filters" aria-label="Filters">{picks}<span class="count" id="count"></span></nav>'
 
-    def encode(self, o: Any) -> str:
-        return super().encode(o).replace("<", "\\u003c")
+
+def _measured(cells: pl.DataFrame, measurements: pl.DataFrame, drawings: tuple[Drawing, ...]) -> list[str]:
+    """The panels of the charts, and what each latency limit allows."""
+    left = {drawing.name: drawing for drawing in drawings}
+    panels = []
+    for title, note, names in _PANELS:
+        drawn = [left.pop(name) for name in names if name in left]
+        pick = '<label>cell <select id="one-cell"></select></label>' if note == "breakdown" else ""
+        if drawn:
+            panels.append(_panel(title, _note(note), pick, _drawn(drawn)))
+    panels += [_panel(drawing.title, _drawn([drawing])) for drawing in left.values()]
+    return [panels[0], _limits(cells, measurements), *panels[1:]]
 
 
-def _cells(cells: pl.DataFrame) -> str:
+_PANELS = (
+    ("Throughput against latency", "pareto", ("pareto",)),
+    ("Where the time of a request goes", "breakdown", ("breakdown-offline", "breakdown-online")),
+    ("Throughput by batch and by concurrency", "by", ("batch", "concurrency")),
+    ("Accuracy, and its drop", "accuracy", ("accuracy",)),
+    ("Load and first request", "load", ("load", "first-request")),
+)
+
+
+def _limits(cells: pl.DataFrame, measurements: pl.DataFrame) -> str:
+    """What each latency limit allows: every objective that a reader may have is answered by a row."""
     rows = []
-    for row in cells.iter_rows(named=True):
-        reason = (row["reason"] or "").split("\n", 1)[0]
-        metric = "" if row["served_metric"] is None else f"{row['metric']} {row['served_metric']:.4f}"
-        rows.append(
-            f"<tr><td>{html.escape(row['cell'])}<td class={row['verdict']}>{row['verdict']}"
-            f"<td>{html.escape(metric)}<td>{html.escape(reason)}"
-        )
-    head = "<tr><th>cell<th>verdict<th>accuracy served<th>reason"
-    return f"<div class=wide><table>{head}{''.join(rows)}</table></div>"
+    for row in frontier(cells, measurements).sort("p99_ms").iter_rows(named=True):
+        numbers = (f"{row['p99_ms']:.2f}", f"{row['throughput']:.1f}", row["instances"], row["concurrency"])
+        columns = "".join(f'<td class="number">{number}' for number in numbers)
+        rows.append(f"<tr {_of(row['model'], row['gpu'])}>{columns}<td>{html.escape(row['cell'])}")
+    if not rows:
+        return ""
+    titles = ("p99 at most, ms", "inferences/s", "instances", "concurrency")
+    head = "".join(f'<th class="number">{title}' for title in titles)
+    table = f'<div class="wide"><table><tr>{head}<th>ship{"".join(rows)}</table></div>'
+    return _panel("What each latency limit allows, online", table)
+
+
+def _of(model: str, gpu: str | None) -> str:
+    """The attributes by which an answer is shown or hidden as the reader picks."""
+    return f'data-model="{html.escape(model)}" data-gpu="{html.escape(gpu or "")}"'
+
+
+def _drawn(drawings: list[Drawing]) -> str:
+    if len(drawings) == 1:
+        return _chart(drawings[0])
+    parts = "".join(f"<div><h3>{html.escape(d.title)}</h3>{_chart(d)}</div>" for d in drawings)
+    return f'<div class="pair">{parts}</div>'
+
+
+def _chart(drawing: Drawing) -> str:
+    return f'<div class="chart" id="chart-{drawing.name}"></div>'
+
+
+def _note(name: str) -> str:
+    return f'<p class="note">{MEANING[name]}</p>'
+
+
+def _panel(title: str, *parts: str) -> str:
+    return f'<section class="panel"><h2>{html.escape(title)}</h2>{"".join(parts)}</section>'
+
+
+def _table(name: str, title: str) -> str:
+    """A table's place; the long list of what all cells share is there for who asks."""
+    place = f'<div id="table-{name}"></div>'
+    if name == "same":
+        place = f"<details><summary>show them</summary>{place}</details>"
+    return _panel(title, place)
+
+
+def _version(cells: pl.DataFrame) -> str:
+    texts = cells["versions"].drop_nulls()
+    return str(json.loads(texts[0]).get("servegrid", "")) if texts.len() else ""
+
+
+def _asset(name: str) -> str:
+    return files("tasks.reporting").joinpath(name).read_text(encoding="utf-8")
+
+
+def _inside_script(value: object) -> str:
+    """JSON that cannot end the script element it stands in."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")

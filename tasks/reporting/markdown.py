@@ -10,10 +10,12 @@ import polars as pl
 from tasks.reporting.answer import choices, lead_text
 
 
-def document(campaign: str, cells: pl.DataFrame, measurements: pl.DataFrame) -> str:
+def document(
+    campaign: str, cells: pl.DataFrame, measurements: pl.DataFrame, p99_limit_ms: float | None = None
+) -> str:
     """The whole report."""
     parts = [f"# servegrid campaign {campaign}", _where(cells)]
-    parts += ["## What to ship", _answer(cells, measurements)]
+    parts += ["## What to ship", _answer(cells, measurements, p99_limit_ms)]
     parts += ["## Cells", _cells(cells)]
     errors = cells.filter(pl.col("verdict") == "error")
     if errors.height:
@@ -37,7 +39,7 @@ def _where(cells: pl.DataFrame) -> str:
     )
 
 
-def _answer(cells: pl.DataFrame, measurements: pl.DataFrame) -> str:
+def _answer(cells: pl.DataFrame, measurements: pl.DataFrame, p99_limit_ms: float | None) -> str:
     rows = [
         (
             f"{c.model}: {c.aim}",
@@ -45,10 +47,10 @@ def _answer(cells: pl.DataFrame, measurements: pl.DataFrame) -> str:
             f"batch {c.batch}, concurrency {c.concurrency}",
             f"{c.throughput:.1f}",
             f"{c.p99_ms:.2f}",
-            f"{c.metric} {c.served_metric:.4f}",
+            c.accuracy,
             lead_text(c),
         )
-        for c in choices(cells, measurements)
+        for c in choices(cells, measurements, p99_limit_ms)
     ]
     if not rows:
         return "Nothing: no cell passed with a stable point."

@@ -1,0 +1,226 @@
+"""The charts of the report, as Vega-Lite that takes its rows by name: for the page and for the images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+from altair import datum
+
+from tasks.core.values import Value
+from tasks.reporting.columns import CELLS, PARTS, POINTS, Column
+from tasks.reporting.tables import Table
+
+COLOURS = {
+    "client_send_ms": "#b8c4d6",
+    "network_server_send_recv_ms": "#7d93b2",
+    "server_queue_ms": "#f2a541",
+    "server_compute_input_ms": "#9bd1b5",
+    "server_compute_infer_ms": "#1b7f5c",
+    "server_compute_output_ms": "#55b08a",
+    "client_recv_ms": "#d8dee8",
+}
+KINDS = ["#0b6bcb", "#d1495b", "#2e933c", "#8a4fbe", "#e07a1f", "#12857f", "#b5557d", "#6b6e76", "#a38a00"]
+KIND = alt.Color(
+    "kind:N", title=None, scale=alt.Scale(range=KINDS), legend=alt.Legend(orient="top", columns=3)
+)
+NAMES = ["cell:N", "gpu:N", "scenario:N", "batch:Q", "concurrency:Q"]
+FIGURES = [
+    alt.Tooltip("throughput:Q", title="inferences/s", format=".1f"),
+    alt.Tooltip("p99_ms:Q", title="p99 ms", format=".2f"),
+    alt.Tooltip("avg_ms:Q", title="avg ms", format=".2f"),
+    alt.Tooltip("stable:N"),
+]
+LINE, TEXT = "#9aa3b2", "#3c4454"
+CONFIG: dict[str, Any] = {
+    "font": "system-ui, -apple-system, Segoe UI, Roboto, sans-serif",
+    "view": {"stroke": None},
+    "axis": {
+        "gridColor": "#e8ebf0",
+        "domainColor": "#9aa3b2",
+        "tickColor": "#9aa3b2",
+        "labelColor": "#3c4454",
+    },
+    "axisX": {"titleFontWeight": 500},
+    "axisY": {"titleFontWeight": 500},
+    "legend": {"labelColor": TEXT, "labelFontSize": 12, "labelLimit": 260, "symbolStrokeWidth": 0},
+}
+
+
+class Drawing(Value):
+    """One chart of the column `y`: `rows` says which table it draws, `scenario` which of its points, and
+    `one_cell` that it is of the one cell that the reader picked."""
+
+    name: str
+    title: str
+    y: str
+    rows: str
+    spec: dict[str, Any]
+    scenario: str | None = None
+    one_cell: bool = False
+
+
+def of_campaign(tables: dict[str, Table]) -> tuple[Drawing, ...]:
+    """The charts of what was measured, and one for each measured number that no list of the report knows."""
+    measured = {name: {column.name for column in table.columns} for name, table in tables.items()}
+    known = {column.name for column in (*CELLS, *POINTS)}
+    extras = [
+        _extra(name, column)
+        for name in ("points", "cells")
+        for column in tables[name].columns
+        if column.digits is not None and column.name not in known
+    ]
+    return tuple(d for d in (*_drawings(), *extras) if d.y in measured[d.rows])
+
+
+def _drawings() -> tuple[Drawing, ...]:
+    time = "Where the time of a request goes"
+    return (
+        _drawing("pareto", "Throughput against latency", "throughput", _pareto()),
+        _drawing("breakdown-offline", f"{time}, offline", "avg_ms", _breakdown("batch"), scenario="offline"),
+        _drawing(
+            "breakdown-online", f"{time}, online", "avg_ms", _breakdown("concurrency"), scenario="online"
+        ),
+        _drawing("batch", "Throughput by batch, offline", "throughput", _by("batch"), scenario="offline"),
+        _drawing(
+            "concurrency",
+            "Throughput by concurrency, online",
+            "throughput",
+            _by("concurrency"),
+            scenario="online",
+        ),
+        _drawing("accuracy", "Accuracy, framework and served", "served_metric", _accuracy(), rows="cells"),
+        _drawing("load", "Until it is loaded", "load_s", _bars("load_s", "s"), rows="cells"),
+        _drawing(
+            "first-request",
+            "First request",
+            "first_request_ms",
+            _bars("first_request_ms", "ms"),
+            rows="cells",
+        ),
+    )
+
+
+def _extra(rows: str, column: Column) -> Drawing:
+    chart = (
+        _bars(column.name, column.title) if rows == "cells" else _by("concurrency", column.name, column.title)
+    )
+    return _drawing(column.name.replace("_", "-"), column.title, column.name, chart, rows=rows)
+
+
+def _drawing(
+    name: str, title: str, y: str, chart: Any, *, rows: str = "points", scenario: str | None = None
+) -> Drawing:
+    spec = chart.properties(width="container").configure(**CONFIG).to_dict()
+    one_cell = name.startswith("breakdown")
+    return Drawing(name=name, title=title, y=y, rows=rows, spec=spec, scenario=scenario, one_cell=one_cell)
+
+
+def _points() -> alt.Chart:
+    return alt.Chart(alt.NamedData("points"))
+
+
+def _pareto() -> Any:
+    """Every point, and in each scenario the line of those that no other beats in both."""
+    x = alt.X("throughput:Q", title="inferences/s")
+    y = alt.Y("p99_ms:Q", title="p99 latency (ms, logarithmic)", scale=alt.Scale(type="log", nice=False))
+    shape = alt.Shape("scenario:N", title=None, legend=alt.Legend(orient="top"))
+    line = (
+        _points()
+        .transform_filter(datum.stable)
+        .transform_window(
+            least="min(p99_ms)",
+            frame=[None, 0],
+            sort=[alt.SortField("throughput", "descending")],
+            groupby=["model", "gpu", "scenario"],
+        )
+        .transform_filter(datum.p99_ms <= datum.least)
+        .mark_line(color="#1b2130", strokeDash=[4, 3], opacity=0.55, interpolate="step-before")
+        .encode(x=x, y=y, order="throughput:Q", detail=["model:N", "gpu:N", "scenario:N"])
+    )
+    marks = (
+        _points()
+        .mark_point(filled=True, size=55)
+        .encode(
+            x=x,
+            y=y,
+            shape=shape,
+            color=KIND,
+            opacity=alt.condition(datum.stable, alt.value(0.85), alt.value(0.25)),
+            tooltip=[*NAMES, *FIGURES],
+        )
+    )
+    return alt.layer(line, marks).properties(height=320)
+
+
+def _breakdown(x: str) -> Any:
+    """Average latency of one cell's points, stacked from its components as in the published plots."""
+    names = list(PARTS)
+    return (
+        _points()
+        .transform_fold([*names], as_=["part", "ms"])
+        .transform_calculate(place=f"indexof({names!r}, datum.part)")
+        .mark_bar()
+        .encode(
+            x=alt.X(f"{x}:O", title=x, axis=alt.Axis(labelAngle=0)),
+            y=alt.Y("ms:Q", title="latency (ms)"),
+            color=alt.Color(
+                "part:N",
+                title=None,
+                scale=alt.Scale(domain=names, range=[COLOURS[name] for name in names]),
+                legend=alt.Legend(orient="top", columns=3, labelExpr=f"{PARTS!r}[datum.label]"),
+            ),
+            order=alt.Order("place:Q"),
+            tooltip=["cell:N", "batch:Q", "concurrency:Q", "part:N", alt.Tooltip("ms:Q", format=".3f")],
+        )
+        .properties(height=260)
+    )
+
+
+def _by(x: str, y: str = "throughput", title: str = "inferences/s") -> Any:
+    """A line a cell."""
+    scale = alt.Scale(type="log", base=2, nice=False)
+    return (
+        _points()
+        .mark_line(point=alt.OverlayMarkDef(size=36), opacity=0.8)
+        .encode(
+            x=alt.X(f"{x}:Q", title=x, scale=scale, axis=alt.Axis(tickCount=8, format="d")),
+            y=alt.Y(f"{y}:Q", title=title),
+            color=KIND,
+            detail=["cell:N", "gpu:N", "concurrency:N" if x == "batch" else "batch:N"],
+            tooltip=[*NAMES, *FIGURES],
+        )
+        .properties(height=260)
+    )
+
+
+def _cells(*tooltip: Any) -> alt.Chart:
+    return alt.Chart(alt.NamedData("cells")).encode(
+        y=alt.Y("cell:N", title=None, sort=None, axis=alt.Axis(labelLimit=170)),
+        tooltip=["cell:N", "gpu:N", "verdict:N", *tooltip],
+    )
+
+
+def _accuracy() -> Any:
+    """Each cell's metric served, beside the framework's own: the distance is the drop."""
+    tips = [
+        "metric:N",
+        *(
+            alt.Tooltip(f"{name}:Q", format=".4f")
+            for name in ("framework_metric", "served_metric", "metric_drop", "blind_metric")
+        ),
+    ]
+    scale = alt.Scale(zero=False, padding=12)
+    served = alt.X("served_metric:Q", title="metric: | framework, ● served", scale=scale)
+    base = _cells(*tips).transform_filter("isValid(datum.served_metric)")
+    tick = base.mark_tick(thickness=3, size=16, color="#1b2130").encode(
+        x=alt.X("framework_metric:Q", scale=scale)
+    )
+    dot = base.mark_point(filled=True, size=90).encode(x=served, color=KIND)
+    return alt.layer(tick, dot).properties(height=alt.Step(24))
+
+
+def _bars(name: str, title: str) -> Any:
+    tip = alt.Tooltip(f"{name}:Q", title=title, format=".2f")
+    base = _cells(tip).transform_filter(f"isValid(datum[{name!r}])").mark_bar(height={"band": 0.6})
+    return base.encode(x=alt.X(f"{name}:Q", title=title), color=KIND).properties(height=alt.Step(24))

@@ -1,0 +1,226 @@
+"""report.html as a reader has it: opened from disk in a real browser that has no network."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.select import Select
+
+from tasks.core.results import CELLS, MEASUREMENTS, Row
+from tasks.reporting.charts import of_campaign
+from tasks.reporting.columns import PARTS
+from tasks.reporting.html import page
+from tasks.reporting.tables import tables
+
+BROWSER, DRIVER = (shutil.which(name) for name in ("chromium", "chromedriver"))
+pytestmark = pytest.mark.skipif(
+    not (BROWSER and DRIVER), reason="no chromium and chromedriver: apt-get install chromium chromium-driver"
+)
+FLAGS = (
+    *("headless=new", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run", "disable-sync"),
+    *("disable-background-networking", "disable-component-update", "hide-scrollbars"),
+)
+PHONE = (390, 844)
+EIGHT = ("model", "format", "precision", "instances", "batch", "throughput", "p99", "accuracy")
+HOSTILE = '</script><img src=x onerror="throw 1">'
+INK = """
+const canvas = arguments[0].querySelector("canvas");
+const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+const colours = new Set();
+for (let i = 0; i < pixels.length; i += 4) if (pixels[i + 3] > 200) colours.add(pixels[i] << 16 | pixels[i + 1] << 8 | pixels[i + 2]);
+return colours.size;
+"""  # noqa: E501  # how many colours a chart has: axes alone have a few
+
+
+def campaign(kinds: int, concurrencies: int) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Generated rows, shaped like a campaign: two models on two devices, `kinds` cells of each."""
+    cells: list[Row] = []
+    points: list[Row] = []
+    for model in ("bert_large_qa", "resnet50"):
+        for gpu in ("NVIDIA A30", "NVIDIA H100 80GB HBM3"):
+            for kind in range(kinds):
+                head = {
+                    "cell": f"{model}-{kind}",
+                    "model": model,
+                    "gpu": gpu,
+                    "profile": gpu,
+                    "format": ("onnx", "ts-trace", "trt")[kind % 3],
+                    "precision": ("fp32", "fp16")[kind % 2],
+                    "opset": 13 + kind % 7,
+                    "accelerator": "none",
+                    "versions": '{"torch": "2.13"}',
+                    "environment": json.dumps(
+                        {"cores": 2, "memory_gb": 24, "system": "Linux", "python": "3"}
+                    ),
+                    "parameters": '{"max_seq_length": 384}',
+                }
+                cells.append(
+                    head
+                    | {"verdict": "passed", "metric": "f1", "served_metric": 0.93 - kind / 1e4}
+                    | {
+                        "framework_metric": 0.9312,
+                        "metric_drop": kind / 1e4,
+                        "reason": HOSTILE,
+                        "wall_s": 60.0,
+                        "stage_s": "{}",
+                    }
+                )
+                for place in range(2 * concurrencies):
+                    offline = place < concurrencies
+                    size = 1 + place % concurrencies
+                    parts = dict.fromkeys(PARTS, 0.1 + kind % 5)
+                    points.append(
+                        head
+                        | {"scenario": "offline" if offline else "online", "stable": place % 7 != 6}
+                        | {"batch": size if offline else 1, "concurrency": 1 if offline else size}
+                        | {
+                            "instances": 1,
+                            "load_s": 1.5,
+                            "first_request_ms": 30.0 + kind,
+                            "generator": "client",
+                        }
+                        | {"throughput": 100.0 * size**0.8 + kind, "avg_ms": sum(parts.values())}
+                        | {f"p{n}_ms": 1.0 * size + n / 100 + kind % 11 for n in (50, 90, 95, 99)}
+                        | parts
+                    )
+    return pl.DataFrame(cells, schema=CELLS), pl.DataFrame(points, schema=MEASUREMENTS)
+
+
+def written(path: Path, frames: tuple[pl.DataFrame, pl.DataFrame]) -> Path:
+    shown = tables(*frames)
+    path.write_text(page("generated", *frames, shown, of_campaign(shown)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[webdriver.Chrome]:
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER or ""
+    for flag in (*FLAGS, f"user-data-dir={tmp_path_factory.mktemp('browser')}"):
+        options.add_argument(f"--{flag}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    driver.execute_cdp_cmd("Network.enable", {})
+    offline = {"offline": True, "latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+    driver.execute_cdp_cmd("Network.emulateNetworkConditions", offline)
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+def opened(browser: webdriver.Chrome, path: Path, size: tuple[int, int]) -> float:
+    """Open a report in a window of that size; returns the s until everything is drawn."""
+    screen = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size[0] < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", screen)
+    begin = time.perf_counter()
+    browser.get(path.as_uri())
+    drawn(browser, 1)
+    return time.perf_counter() - begin
+
+
+def drawn(browser: webdriver.Chrome, times: int) -> None:
+    """Wait until the page has drawn itself that often."""
+    deadline = time.monotonic() + 60
+    while int(browser.execute_script("return document.body.dataset.drawn || 0")) < times:
+        assert time.monotonic() < deadline, browser.get_log("browser")
+        time.sleep(0.02)
+
+
+def counted(browser: webdriver.Chrome) -> str:
+    return browser.find_element(By.ID, "count").text
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("report") / "report.html", campaign(kinds=6, concurrencies=4))
+
+
+def test_report_opens_from_disk_with_every_chart_drawn(browser: webdriver.Chrome, report: Path) -> None:
+    opened(browser, report, (1280, 900))
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+    charts = browser.find_elements(By.CSS_SELECTOR, ".chart")
+    assert len(charts) == 8
+    for chart in charts:
+        name = chart.get_attribute("id")
+        assert int(chart.get_attribute("data-rows") or 0) > 0, name
+        assert browser.execute_script(INK, chart) > 12, name
+        assert chart.size["width"] > 300 and chart.size["height"] > 100, name
+    assert browser.find_elements(By.TAG_NAME, "img") == []
+    assert HOSTILE in browser.find_element(By.ID, "table-cells").text
+
+
+def test_filters_pick_what_is_drawn_and_answered(browser: webdriver.Chrome, report: Path) -> None:
+    opened(browser, report, (1280, 900))
+    # Models do not compare: the page begins with the first.
+    assert counted(browser) == "12 of 24 cells, 96 of 192 points"
+    steps = (
+        ("filter-model", "resnet50", "12 of 24 cells, 96 of 192 points"),
+        ("filter-format", "onnx", "4 of 24 cells, 32 of 192 points"),
+        ("filter-precision", "fp16", "2 of 24 cells, 16 of 192 points"),
+        ("filter-gpu", "NVIDIA A30", "1 of 24 cells, 8 of 192 points"),
+    )
+    for times, (name, value, found) in enumerate(steps, start=2):
+        select = browser.find_element(By.ID, name)
+        select.click()
+        Select(select).select_by_value(value)
+        drawn(browser, times)
+        assert counted(browser) == found
+    assert browser.find_element(By.ID, "chart-pareto").get_attribute("data-rows") == "8"
+    rows = browser.find_elements(By.CSS_SELECTOR, "#table-points tbody tr")
+    assert len(rows) == 8 and all("resnet50-3" in row.text for row in rows)
+    shown = [a for a in browser.find_elements(By.CSS_SELECTOR, ".answer") if a.is_displayed()]
+    assert len(shown) == 3
+    assert all("resnet50" in answer.text and "NVIDIA A30" in answer.text for answer in shown)
+    title = browser.find_element(By.XPATH, "//div[@id='table-points']//button[text()='inferences/s']")
+    browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", title)
+    title.click()
+    texts = [row.text for row in browser.find_elements(By.CSS_SELECTOR, "#table-points tbody tr")]
+    numbers = [float(text.split("line ")[1].split()[2]) for text in texts]
+    assert numbers == sorted(numbers, reverse=True)
+    assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
+
+
+def test_first_screen_of_a_phone_has_the_eight_facts(browser: webdriver.Chrome, report: Path) -> None:
+    opened(browser, report, PHONE)
+    answer = browser.find_element(By.CSS_SELECTOR, ".answer")
+    for fact in EIGHT:
+        element = answer.find_element(By.CSS_SELECTOR, f"[data-fact={fact}]")
+        box: dict[str, Any] = browser.execute_script("return arguments[0].getBoundingClientRect()", element)
+        assert element.text.strip(), fact
+        assert 0 <= box["left"] < box["right"] <= PHONE[0], fact
+        assert 0 <= box["top"] < box["bottom"] <= PHONE[1], fact
+
+
+def test_report_can_be_read_on_a_phone(browser: webdriver.Chrome, report: Path) -> None:
+    opened(browser, report, PHONE)
+    assert browser.execute_script("return document.documentElement.scrollWidth") == PHONE[0]
+    small = browser.execute_script(
+        "return [...document.querySelectorAll('p, td, dd, select, h2')]"
+        ".filter((e) => e.offsetParent && parseFloat(getComputedStyle(e).fontSize) < 12).length"
+    )
+    assert small == 0
+    for chart in browser.find_elements(By.CSS_SELECTOR, ".chart canvas"):
+        assert 250 < chart.size["width"] <= PHONE[0]
+
+
+def test_ten_thousand_points_open_at_once(browser: webdriver.Chrome, tmp_path: Path) -> None:
+    frames = campaign(kinds=156, concurrencies=8)
+    assert frames[1].height >= 9_984
+    begin = time.perf_counter()
+    path = written(tmp_path / "report.html", frames)
+    built = time.perf_counter() - begin
+    seconds = opened(browser, path, (1280, 900))
+    size = path.stat().st_size / 1e6
+    print(f"{frames[1].height} points: built in {built:.1f} s, opens in {seconds:.1f} s, {size:.1f} MB")
+    assert built < 10 and seconds < 3 and size < 15
