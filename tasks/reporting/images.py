@@ -15,8 +15,8 @@ from tasks.reporting.charts import Drawing
 from tasks.reporting.tables import cell_rows, point_rows
 
 WIDTH = 640
-BARS = 40
-"""Cells of a chart with a bar a cell, as in the page."""
+MOST = 40
+"""Cells in one image: the fastest. The page has all, and can be filtered."""
 
 
 def write_images(
@@ -28,7 +28,10 @@ def write_images(
     answers |= {(c.model, c.gpu, c.scenario): c.cell for c in reversed(best(cells, measurements)[0])}
     for (model, gpu), points in of_points.group_by("model", "gpu", maintain_order=True):
         here = pl.col("model").eq_missing(model) & pl.col("gpu").eq_missing(gpu)
-        rows = {"points": points, "cells": of_cells.filter(here).head(BARS)}
+        fastest = points.group_by("cell").agg(pl.max("throughput")).sort("throughput", descending=True)
+        drawn = pl.col("cell").is_in(fastest["cell"].head(MOST).implode())
+        few = f" (the {MOST} fastest of {fastest.height} cells)" if fastest.height > MOST else ""
+        rows = {"points": points.filter(drawn), "cells": of_cells.filter(here & drawn)}
         name = re.sub(r"[^A-Za-z0-9]+", "-", f"{model} {gpu or ''}").strip("-")
         for drawing in drawings:
             chosen = rows[drawing.rows]
@@ -38,10 +41,10 @@ def write_images(
                 cell = answers.get((model, gpu, drawing.scenario), points["cell"][0])
                 chosen = chosen.filter(pl.col("cell") == cell)
             if chosen.height:
-                title = f"{drawing.title}: {cell}" if drawing.one_cell else drawing.title
+                title = f"{drawing.title}: {cell}" if drawing.one_cell else drawing.title + few
                 image = _svg(drawing, chosen, title)
                 write_atomic(folder / name / f"{drawing.name}.svg", image)
-                (folder / name / f"{drawing.name}.png").write_bytes(vl_convert.svg_to_png(image, scale=2))
+                (folder / name / f"{drawing.name}.png").write_bytes(vl_convert.svg_to_png(image))
 
 
 def _svg(drawing: Drawing, rows: pl.DataFrame, title: str) -> str:
