@@ -23,7 +23,7 @@ from rich.table import Column, Table
 from flows.cli_comparing import compare, tune
 from flows.local_server import api, prepare_environment
 from flows.options import SweepOptions, with_sweep_options
-from tasks.core.errors import ServegridError, UserError
+from tasks.core.errors import ServegridError, UserError, unknown
 from tasks.core.site import default_site
 
 app = typer.Typer(
@@ -146,13 +146,16 @@ def report(
     campaign: Annotated[str, typer.Argument(help="A folder below results/.")],
     partial: Annotated[bool, typer.Option(help="Also of a campaign that has cells left to run.")] = False,
     slo: Annotated[str | None, typer.Option(help="p99=50ms: what to ship under that latency, too.")] = None,
+    like: Annotated[
+        str | None, typer.Option(help="`published`: sections in each model's published form.")
+    ] = None,
 ) -> None:
     """Write a campaign's report anew, and print it; with --partial at any time, also while it runs."""
     from rich.markdown import Markdown
 
     from flows.campaigns import unfinished
     from tasks.core.results import campaign_folder
-    from tasks.report import write
+    from tasks.report import write, write_like_published
     from tasks.reporting.answer import limit
 
     folder = campaign_folder(default_site().results, campaign)
@@ -164,6 +167,11 @@ def report(
             f"`servegrid report {campaign} --partial` reports what there is, "
             f"`servegrid sweep --resume {campaign}` goes on with it"
         )
+    if like is not None:
+        if like != "published":
+            raise unknown("form", like, ["published"])
+        console.print(f"sections: {write_like_published(folder)}", soft_wrap=True, highlight=False)
+        return
     console.print(Markdown(write(folder, limit(slo) if slo else None)))
     if left:
         console.print(f"partial: {len(left)} cells have not run", highlight=False)

@@ -12,11 +12,15 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact, cr
 from prefect.cache_policies import NO_CACHE
 
 from tasks.core import results
+from tasks.core.errors import UserError
 from tasks.core.files import write_atomic
+from tasks.core.site import default_site
+from tasks.reporting.beside import beside, in_published_form, published
 from tasks.reporting.charts import of_campaign
 from tasks.reporting.html import page
 from tasks.reporting.images import write_images
 from tasks.reporting.markdown import document
+from tasks.reporting.published import render
 from tasks.reporting.tables import tables
 
 
@@ -27,20 +31,41 @@ def write(folder: Path, p99_limit_ms: float | None = None) -> str:
         UserError: there is no such campaign.
     """
     cells, measurements = results.read(folder)
+    models = cells["model"].unique(maintain_order=True).to_list()
+    theirs = published(default_site().models, models)
     _replace(folder / "cells.parquet", cells.write_parquet)
     _replace(folder / "measurements.parquet", measurements.write_parquet)
     for scenario in ("offline", "online"):
         table = results.published_columns(measurements, scenario)
         _replace(folder / f"{scenario}.csv", table.write_csv)
-    text = document(folder.name, cells, measurements, p99_limit_ms)
+    text = document(folder.name, cells, measurements, p99_limit_ms, beside(measurements, theirs))
     write_atomic(folder / "report.md", text)
-    shown = tables(cells, measurements)
+    shown = tables(cells, measurements, theirs)
     drawings = of_campaign(shown)
     write_atomic(
         folder / "report.html", page(folder.name, cells, measurements, shown, drawings, p99_limit_ms)
     )
     write_images(folder / "charts", cells, measurements, drawings)
     return text
+
+
+def write_like_published(folder: Path) -> Path:
+    """Write the campaign's points as sections in the published form of each model: published.md.
+
+    Raises:
+        UserError: there is no such campaign, or nothing was published of its models.
+    """
+    cells, measurements = results.read(folder)
+    theirs = published(default_site().models, cells["model"].unique(maintain_order=True).to_list())
+    parts = []
+    for model, table in theirs.items():
+        of_model = measurements.filter(pl.col("model") == model)
+        if of_model.height:
+            parts += [f"# {model}", render(in_published_form(cells, of_model, table))]
+    if not parts:
+        raise UserError(f"{folder.name}: no point of a model that has a published.csv below models/")
+    write_atomic(folder / "published.md", "\n\n".join(parts))
+    return folder / "published.md"
 
 
 @task(task_run_name="report {folder.name}", cache_policy=NO_CACHE)

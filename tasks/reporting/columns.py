@@ -78,6 +78,19 @@ POINTS = _columns(
     ("generator", "generator"),
 )
 
+PUBLISHED = _columns(
+    ("cell", "cell"),
+    ("scenario", "scenario"),
+    ("batch", "batch"),
+    ("concurrency", "concurrency"),
+    ("throughput", "inferences/s", 1),
+    ("published", "NVIDIA's inferences/s", 1),
+    ("ratio", "ratio", 2),
+    ("p99_ms", "p99 ms", 2),
+    ("published_p99_ms", "NVIDIA's p99 ms", 2),
+    ("differs", "what differs"),
+)
+
 ELSEWHERE = frozenset(
     {
         *("campaign", "profile", "cpu", "host", "variant", "parameters", "versions", "environment"),

@@ -8,12 +8,17 @@ from collections.abc import Iterable, Sequence
 import polars as pl
 
 from tasks.reporting.answer import choices, lead_text
+from tasks.reporting.columns import PUBLISHED
 
 
 def document(
-    campaign: str, cells: pl.DataFrame, measurements: pl.DataFrame, p99_limit_ms: float | None = None
+    campaign: str,
+    cells: pl.DataFrame,
+    measurements: pl.DataFrame,
+    p99_limit_ms: float | None = None,
+    beside: pl.DataFrame | None = None,
 ) -> str:
-    """The whole report."""
+    """The whole report; `beside` has NVIDIA's published rows next to ours."""
     parts = [f"# servegrid campaign {campaign}", _where(cells)]
     parts += ["## What to ship", _answer(cells, measurements, p99_limit_ms)]
     parts += ["## Cells", _cells(cells)]
@@ -24,6 +29,8 @@ def document(
         rows = measurements.filter(pl.col("scenario") == scenario)
         if rows.height:
             parts += [f"## {scenario.capitalize()}", _points(rows)]
+    if beside is not None and beside.height:
+        parts += ["## Beside NVIDIA's published figures", _beside(beside)]
     parts += ["## Time", _time(cells), "## Versions", _versions(cells)]
     return "\n\n".join(parts) + "\n"
 
@@ -108,6 +115,15 @@ def _points(rows: pl.DataFrame) -> str:
         for row in rows.iter_rows(named=True)
     ]
     return _table(("cell", "batch", "concurrency", *columns, "stable"), body)
+
+
+def _beside(rows: pl.DataFrame) -> str:
+    named = [column for column in PUBLISHED if column.name in rows.columns]
+    body = [
+        [_number(row[c.name], c.digits) if c.digits is not None else str(row[c.name] or "") for c in named]
+        for row in rows.iter_rows(named=True)
+    ]
+    return _table([column.title for column in named], body)
 
 
 def _time(cells: pl.DataFrame) -> str:

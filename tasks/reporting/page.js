@@ -119,6 +119,30 @@ async function drawChart(chart) {
   place.dataset.rows = rows.length;
 }
 
+// A chart is drawn once the reader comes near it, and again there after a filter has changed.
+const charts = Object.fromEntries(report.charts.map((chart) => ["chart-" + chart.name, chart]));
+const near = new Set();
+let drawing = Promise.resolve(); // one after the other: a view must not be asked for twice at once
+function drawNear() {
+  for (const place of near) {
+    if (place.dataset.rows !== undefined) continue;
+    place.dataset.rows = "";
+    drawing = drawing.then(() => drawChart(charts[place.id]));
+  }
+  return drawing;
+}
+const watch = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    if (isIntersecting) near.add(target); else near.delete(target);
+  }
+  drawNear();
+}, { rootMargin: "200px" });
+
+function redraw(chosen) {
+  for (const chart of chosen) delete document.getElementById("chart-" + chart.name).dataset.rows;
+  return drawNear();
+}
+
 function oneCell(row) { return row.gpu === null ? row.cell : `${row.cell} on ${row.gpu}`; }
 
 function offerCells() {
@@ -143,7 +167,7 @@ async function draw() {
     (cells > BARS ? `; charts with a bar a cell show the first ${BARS}` : "");
   offerCells();
   Object.keys(report.tables).forEach(drawTable);
-  for (const chart of report.charts) await drawChart(chart);
+  await redraw(report.charts);
   document.body.dataset.drawn = String(Number(document.body.dataset.drawn || 0) + 1);
 }
 
@@ -155,7 +179,11 @@ for (const name of FILTERS) {
   select.addEventListener("change", draw);
 }
 const one = document.getElementById("one-cell");
-if (one) one.addEventListener("change", async () => {
-  for (const chart of report.charts) if (chart.one_cell) await drawChart(chart);
-});
+if (one) one.addEventListener("change", () => redraw(report.charts.filter((chart) => chart.one_cell)));
+for (const id of Object.keys(charts)) {
+  const place = document.getElementById(id);
+  const seen = place.getBoundingClientRect();
+  if (seen.top < innerHeight + 200) near.add(place); // the observer's first word comes only after the first drawing
+  watch.observe(place);
+}
 draw();

@@ -10,7 +10,8 @@ import polars as pl
 
 from tasks.core.values import Value
 from tasks.reporting.answer import OF_CELL
-from tasks.reporting.columns import CELLS, FILTERS, POINTS, Column, shown
+from tasks.reporting.beside import beside
+from tasks.reporting.columns import CELLS, FILTERS, POINTS, PUBLISHED, Column, shown
 
 KIND = pl.concat_str(
     ["format", "precision", pl.when(pl.col("accelerator") != "none").then("accelerator")],
@@ -41,11 +42,13 @@ def point_rows(measurements: pl.DataFrame) -> pl.DataFrame:
     return measurements.with_columns(KIND)
 
 
-def tables(cells: pl.DataFrame, measurements: pl.DataFrame) -> dict[str, Table]:
-    """Every table of the page by its name."""
+def tables(
+    cells: pl.DataFrame, measurements: pl.DataFrame, published: dict[str, pl.DataFrame] | None = None
+) -> dict[str, Table]:
+    """Every table of the page by its name; `published` has the published figures of models."""
     of_cells, of_points = cell_rows(cells, measurements), point_rows(measurements)
     same, varying = parameters(cells)
-    return {
+    found = {
         "cells": _table("cells", of_cells, shown(of_cells.drop("kind"), CELLS)),
         "points": _table("points", of_points, shown(of_points.drop("kind"), POINTS)),
         "parameters": _table(
@@ -55,6 +58,10 @@ def tables(cells: pl.DataFrame, measurements: pl.DataFrame) -> dict[str, Table]:
         ),
         "same": _table("same", same, [Column(name=name, title=name) for name in same.columns]),
     }
+    theirs = beside(measurements, published or {})
+    if theirs.height:
+        found["published"] = _table("published", theirs, shown(theirs, PUBLISHED))
+    return found
 
 
 def parameters(cells: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

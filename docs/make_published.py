@@ -1,0 +1,74 @@
+"""Writes models/<model>/published.csv from the published documents:  python docs/make_published.py FOLDER
+
+The documents are the Triton READMEs of five models of NVIDIA's DeepLearningExamples, as text files.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from graphlib import TopologicalSorter
+from itertools import pairwise
+from pathlib import Path
+
+import polars as pl
+
+from tasks.reporting.published import EXAMPLE, Section, examples, parse, release, rows
+
+ROOT = Path(__file__).parents[1]
+TITLES = {
+    "the BERT model": "bert_large_qa",
+    "the FastPitch model": "fastpitch",
+    "the ResNet-50 v1.5 model": "resnet50",
+    "the nnUNet model": "nnunet",
+    "the Wide & Deep model": "wide_and_deep",
+}
+CARDS = {"A30": "A30", "A40": "A40", "A100": "A100-80GB", "V100": "V100-32GB", "T4": "T4"}
+ACCELERATORS = {"-": "none", "CUDA": "none", "NVIDIA TensorRT": "trt", "Automatic FP16": "amp"}
+
+
+def ours(section: Section) -> dict[str, str]:
+    """What we call a section's card, format, precision and accelerator."""
+    said = {name.lower(): value for name, value in section.parameters.items()}
+    kind = " ".join(said.get(name, "") for name in ("model format", "conversion variant", "model binding"))
+    names = {"TF-TRT": "tf-trt", "SavedModel": "tf-savedmodel", "Trac": "ts-trace", "Script ": "ts-script"}
+    names |= {"TorchScript": "ts-script", "ONNX": "onnx", "TensorRT": "trt"}
+    return {
+        "card": next(ours for name, ours in CARDS.items() if re.search(rf"\b{name}\b", said["gpu"])),
+        "format": next(ours for name, ours in names.items() if name in kind),
+        "precision": said["precision"].lower(),
+        "accelerator": ACCELERATORS[said.get("backend accelerator", "-")],
+    }
+
+
+def table(text: str) -> tuple[str, pl.DataFrame]:
+    """The model that a document is about, and its figures."""
+    title, model = next((title, model) for title, model in TITLES.items() if f"Deploying {title}" in text)
+    head = {
+        "source": f"NVIDIA DeepLearningExamples, Triton README of {title}",
+        "triton_release": release(text),
+    }
+    stated = {EXAMPLE + name: value for name, value in examples(text).items()}
+    found = [head | ours(s) | row | stated for s in parse(text) for row in rows(s)]
+    return model, pl.DataFrame(found, schema=dict.fromkeys(merged([list(row) for row in found]), pl.String))
+
+
+def merged(orders: list[list[str]]) -> list[str]:
+    """Every name once, in an order that each of the given ones keeps to."""
+    before = TopologicalSorter[str]()
+    for order in orders:
+        for earlier, later in pairwise(order):
+            before.add(later, earlier)
+    return list(before.static_order())
+
+
+def main(folder: Path) -> None:
+    """Read every document of the folder."""
+    for path in sorted(folder.glob("*.txt")):
+        model, frame = table(path.read_text(encoding="utf-8"))
+        frame.write_csv(ROOT / "models" / model / "published.csv")
+        print(f"{model}: {frame.height} rows")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,138 @@
+"""NVIDIA's published figures: the files of models/ are the documents' to the digit, and stand beside ours."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from tasks import report
+from tasks.core.errors import UserError
+from tasks.core.results import MEASURED, MEASUREMENTS, Row, Writer
+from tasks.core.site import ROOT
+from tasks.reporting.beside import beside, figures, in_published_form, published
+from tasks.reporting.published import EXAMPLE, PARAMETER, parse, render, sections
+
+MODELS = ("bert_large_qa", "fastpitch", "nnunet", "resnet50", "wide_and_deep")
+TABLES = published(ROOT / "models", list(MODELS))
+SEEDS = os.environ.get("SERVEGRID_SEEDS")
+POINT: Row = {
+    **dict.fromkeys(MEASURED, 1.23456),
+    "cell": "bert_large_qa-full-onnx-fp16",
+    "profile": "a30",
+    "gpu": "NVIDIA A30",
+    "model": "bert_large_qa",
+    "variant": "full",
+    "parameters": '{"max_seq_length": 384}',
+    "format": "onnx",
+    "precision": "fp16",
+    "accelerator": "none",
+    "triton_release": "21.10",
+    "scenario": "offline",
+    "batch": 8,
+    "concurrency": 1,
+    "throughput": 266.6,
+    "max_batch_size": 16,
+    "instances": 1,
+    "cuda_graph": False,
+    "backend": "native",
+    "random_weights": False,
+    "stable": True,
+}
+
+
+def points(*changes: Row) -> pl.DataFrame:
+    return pl.DataFrame([POINT | change for change in changes], schema=MEASUREMENTS)
+
+
+@pytest.mark.skipif(not SEEDS, reason="SERVEGRID_SEEDS does not name the folder of the published documents")
+def test_documents_parsed_anew_are_the_generated_sections_to_the_digit() -> None:
+    parsed = [parse(path.read_text(encoding="utf-8")) for path in sorted(Path(SEEDS or "").glob("*.txt"))]
+    generated = [parse(render(sections(table))) for table in TABLES.values()]
+    assert sum(len(section.rows) for document in parsed for section in document) == 718
+    by_title = [{(s.scenario, s.title): s for s in document} for document in (*parsed, *generated)]
+    for document in by_title[: len(parsed)]:
+        assert document in by_title[len(parsed) :]
+
+
+def test_every_published_row_and_table_is_there() -> None:
+    assert {model: table.height for model, table in TABLES.items()} == {
+        "bert_large_qa": 46,
+        "fastpitch": 160,
+        "nnunet": 88,
+        "resnet50": 96,
+        "wide_and_deep": 328,
+    }
+    assert sum(len(sections(table)) for table in TABLES.values()) == 72
+    for table in TABLES.values():
+        assert parse(render(sections(table))) == sections(table)
+        assert figures(table).height == table.height
+
+
+def test_stated_parameters_are_kept() -> None:
+    stated = {model: set(table.columns) for model, table in TABLES.items()}
+    assert {EXAMPLE + "EXPORT_FORMAT", EXAMPLE + "EXPORT_PRECISION"} <= stated["bert_large_qa"]
+    assert PARAMETER + "NVIDIA TensorRT Capture CUDA Graph" in stated["bert_large_qa"]
+    assert {PARAMETER + "Device Kind", PARAMETER + "Export Format"} <= stated["wide_and_deep"]
+    for model in ("fastpitch", "nnunet", "resnet50"):
+        assert PARAMETER + "Triton Max Queue Delay" in stated[model]
+        assert PARAMETER + "Triton Preferred Batch Sizes" in stated[model]
+
+
+def test_row_of_the_same_card_stands_beside_ours() -> None:
+    (row,) = beside(points({}), TABLES).rows(named=True)
+    assert (row["published"], row["ratio"]) == (133.3, 2.0)
+    assert row["differs"] == ""
+
+
+def test_row_of_another_card_says_what_differs() -> None:
+    ours = {"gpu": "NVIDIA H100 80GB HBM3", "triton_release": "24.10", "instances": 2, "backend": "hosted"}
+    (row,) = beside(points(ours), TABLES).rows(named=True)
+    assert row["published"] == 272.0  # the fastest card's
+    assert row["differs"] == (
+        "card NVIDIA H100 80GB HBM3, theirs A100-80GB; Triton 24.10, theirs 21.10; instances 2, theirs 1; "
+        "backend hosted, theirs native"
+    )
+
+
+@pytest.mark.parametrize(
+    "change", [{"variant": "tiny"}, {"batch": 7}, {"precision": "fp32"}, {"accelerator": "amp"}]
+)
+def test_point_that_was_not_published_has_nothing_beside_it(change: Row) -> None:
+    assert beside(points(change), TABLES).is_empty()
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("scenario", ["offline", "online"])
+def test_our_section_has_every_parameter_and_column_of_the_published_one(model: str, scenario: str) -> None:
+    theirs = [s for s in sections(TABLES[model]) if s.scenario.lower() == scenario] or sections(TABLES[model])
+    cells = pl.DataFrame({"cell": ["c"], "profile": ["a30"], "served_metric": [0.914]})
+    rows = points({"cell": "c", "model": model, "scenario": scenario}, {"cell": "c", "scenario": scenario})
+    (ours,) = in_published_form(cells, rows, TABLES[model])
+    assert ours.columns == theirs[0].columns
+    assert set(ours.parameters) >= set(theirs[0].parameters)
+    assert parse(render((ours,))) == (ours,)
+    numbers = dict(zip(ours.columns, ours.rows[0], strict=True))
+    name = next(name for name in ours.columns if name.lower().startswith("inferences"))
+    assert float(numbers[name]) == 266.6
+    latency = next(name for name in ours.columns if name.lower().startswith("p99"))
+    digits = {"bert_large_qa": 1, "wide_and_deep": 2}.get(model, 3)
+    assert numbers[latency] == f"{1.23456:.{digits}f}"
+
+
+def test_sections_of_a_campaign_are_written(tmp_path: Path) -> None:
+    writer = Writer(tmp_path / "c")
+    writer.append(
+        "cell", {"cell": POINT["cell"], "profile": "a30", "model": "bert_large_qa", "served_metric": 0.914}
+    )
+    writer.append("measurement", POINT)
+    text = report.write_like_published(tmp_path / "c").read_text()
+    assert "| SQuAD v1.1 F1 Score | 91.40 |" in text and "| 8 | 1 | 266.6 | 1.2 |" in text
+
+
+def test_campaign_without_a_published_model_is_refused(tmp_path: Path) -> None:
+    Writer(tmp_path / "c").append("cell", {"cell": "a", "model": "toy"})
+    with pytest.raises(UserError, match=r"no point of a model that has a published\.csv"):
+        report.write_like_published(tmp_path / "c")
