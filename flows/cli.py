@@ -1,4 +1,4 @@
-"""`servegrid`: plan, why, sweep, report, compare, tune, doctor, pools.
+"""`servegrid`: plan, why, sweep, report, pack, history, compare, tune, doctor, pools.
 
 Exit codes: 0 done; 1 a cell is `error` or `failed_accuracy`, or has regressed; 2 the input is wrong or the
 host is not ready; 130 interrupted.
@@ -176,6 +176,25 @@ def report(
     if left:
         console.print(f"partial: {len(left)} cells have not run", highlight=False)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
+
+
+@app.command()
+def pack(
+    cell: Annotated[str, typer.Argument(help="A cell's name, as the report prints it.")],
+    folder: Annotated[Path, typer.Argument(help="A new folder.")],
+    campaign: Annotated[
+        str | None, typer.Option(help="A folder below results/; the latest with the cell.")
+    ] = None,
+) -> None:
+    """Hand a cell over: model repository, client, sample, accuracy certificate, report and versions."""
+    from tasks.core.results import campaign_folder
+    from tasks.pack import latest
+    from tasks.pack import pack as make_pack
+
+    site = default_site()
+    source = campaign_folder(site.results, campaign) if campaign else latest(site, cell)
+    make_pack(source, cell, folder.absolute(), site)
+    console.print(f"{cell} of {source.name}: {folder}", soft_wrap=True, markup=False, highlight=False)
 
 
 @app.command()

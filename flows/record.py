@@ -187,14 +187,17 @@ class Recorder:
         return head | {"flow_run": self.run, "worker_pid": os.getpid()}
 
     def _again(self, cell: Cell) -> str:
-        """The command that runs one cell."""
-        product = cell.product
+        """The command that runs one cell, with the bounds and the generator that it had."""
+        product, plan = cell.product, cell.online
         words = ("servegrid", "sweep", *(self.model_words or ("--model", product.model)))
         one = ("--variant", product.variant, "--profile", cell.profile)
         kind = ("--format", product.format, "--precision", product.precision)
         how = ("--accelerator", product.accelerator)
         random = ("--random-weights",) if product.random_weights else ()
-        return shlex.join([*words, *one, *kind, *how, *random, *self.server_words])
+        most = ("--max-batch-size", cell.dynamic.max_batch_size) if cell.dynamic.max_batch_size else ()
+        load = ("--max-concurrency", max(plan.concurrency), "--request-count", plan.request_count)
+        bounds = (*most, *load, "--generator", plan.generator)
+        return shlex.join([*words, *one, *kind, *how, *random, *map(str, bounds), *self.server_words])
 
 
 def _measurement(

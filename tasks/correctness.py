@@ -39,6 +39,9 @@ from tasks.predictions import CLIENTS, executed, predict
 MOST_CLIENTS = 64
 """Threads of one process; beyond, they wait for each other."""
 
+KEPT = 4
+"""Inputs that are kept with the predictions."""
+
 
 class Scores(Value):
     """The task metric of the framework, of the served model, of a blind baseline; `all` the metrics of
@@ -86,6 +89,7 @@ def correctness(
         served = predict(endpoint, store.path(samples), cell.dynamic.max_batch_size, clients)
         batches = executed(endpoint) - before
         folder = _keep(cell, served, expected, at)
+        _keep_inputs(folder, store.path(samples), spec.fixed_batch or min(KEPT, max_batch))
         inputs = given(prepared=prepared, samples=samples)
         scores = _scores(cell, metric, inputs, folder, at) if metric else None
         invariance = prove(endpoint, store.path(samples), cell.dynamic, outputs, tolerances)
@@ -139,6 +143,13 @@ def _keep(cell: Cell, served: Arrays, expected: Arrays, at: Workplace) -> Path:
     for name, outputs in (("framework", expected), ("served", served), ("blind", blind)):
         np.savez(folder / f"{name}.npz", allow_pickle=False, **outputs)
     return folder
+
+
+def _keep_inputs(folder: Path, samples: Path, count: int) -> None:
+    """Write the inputs of the first predictions beside them: one request that can be sent again."""
+    with np.load(samples / "samples.npz") as file:
+        inputs = {name.removeprefix("x/"): file[name][:count] for name in file if name.startswith("x/")}
+    np.savez(folder / "inputs.npz", allow_pickle=False, **inputs)
 
 
 def _scores(

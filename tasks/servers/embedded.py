@@ -93,6 +93,12 @@ def serve(
         yield running
 
 
+def start_line(site: Site) -> tuple[dict[str, str], list[str]]:
+    """Environment, and the start of the command line, of a server that is not ours to stop."""
+    places = [str(_binary(site)), f"--backend-directory={_backend_folder(site)}"]
+    return {**_environment(), "PATH": f"{Path(sys.executable).parent}{os.pathsep}/usr/bin:/bin"}, places
+
+
 def _environment() -> dict[str, str]:
     """The stub must find this interpreter's prefix (PATH) and its own libpython (LD_LIBRARY_PATH).
 

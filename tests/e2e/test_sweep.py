@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +14,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tasks.core import results
+from tasks.core import proc, results
 from tasks.core.site import ROOT
 from tasks.loadgen import GENERATORS
 
@@ -132,3 +135,38 @@ def test_a_second_sweep_builds_nothing_and_measures_again(sweep: Any, api: Any) 
     measurements = pl.read_parquet(command.campaign / "measurements.parquet")
     assert set(measurements["generator"]) == {"client"}
     assert measurements.height == 4
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def test_pack_of_a_cell_is_served_by_a_bare_server_and_answers_its_own_client(
+    sweep: Any, tmp_path: Path
+) -> None:
+    command, _ = sweep
+    folder = tmp_path / "pack"
+    code, output = command.run("pack", "bert_large_qa-tiny-onnx-fp32", str(folder))
+    assert code == 0, output
+    ports = {f"{kind}_PORT": str(free_port()) for kind in ("HTTP", "GRPC", "METRICS")}
+    start = ["sh", str(folder / "start-embedded.sh")]
+    with proc.running(start, log_path=tmp_path / "server.log", env=ports, stop_s=15):
+        client = [sys.executable, str(folder / "client.py"), "--url", f"127.0.0.1:{ports['GRPC_PORT']}"]
+        done = subprocess.run(client, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "server.log").read_text()
+    assert done.stdout.splitlines()[-1] == "agrees"
+    certificate = json.loads((folder / "certificate.json").read_text())
+    assert certificate["served_metric"] >= 0.8 and certificate["blind_metric"] < 0.2
+    names = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+    assert {
+        "report.html",
+        "versions.json",
+        "start-docker.sh",
+        "model/client.py",
+        "model/bert_spans.py",
+    } <= names
+    assert "model_repository/bert_large_qa/config.pbtxt" in names
+    assert not any(path.is_symlink() for path in folder.rglob("*"))
+    subprocess.run(["sha256sum", "--quiet", "--check", "SHA256SUMS"], cwd=folder, check=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -170,7 +171,9 @@ def test_any_other_error_keeps_its_traceback_and_the_command_of_the_cell(
     assert "Traceback" in Path(row["log"]).read_text()
     assert row["command"] == (
         f"servegrid sweep --model bert_large_qa --variant tiny --profile cpu "
-        f"--format {cell.product.format} --precision {cell.product.precision} --accelerator none"
+        f"--format {cell.product.format} --precision {cell.product.precision} --accelerator none "
+        f"--max-batch-size {cell.dynamic.max_batch_size} --max-concurrency {max(cell.online.concurrency)} "
+        f"--request-count {cell.online.request_count} --generator client"
     )
 
 
@@ -294,6 +297,18 @@ def test_excluded_cell_is_unsupported_with_the_rule(recorder: Recorder, cell: Ce
     row = only_row(tmp_path)
     assert (row["cell"], row["verdict"], row["reason"]) == (cell.name, "unsupported", "no fp16")
     assert (row["model"], row["format"], row["wall_s"]) == ("bert_large_qa", cell.product.format, None)
+
+
+def test_the_command_that_repeats_a_cell_has_its_bounds_and_generator(recorder: Recorder, cell: Cell) -> None:
+    online = cell.online.model_copy(update={"concurrency": (1, 2), "request_count": 70})
+    dynamic = cell.dynamic.model_copy(update={"max_batch_size": 3})
+    with recorder.cell(cell.model_copy(update={"online": online, "dynamic": dynamic})) as record:
+        raise RuntimeError("broken")
+    assert record.outcome is not None and record.outcome.command is not None
+    words = shlex.split(record.outcome.command)
+    given = dict(zip(words[2::2], words[3::2], strict=True))
+    assert (given["--max-batch-size"], given["--max-concurrency"]) == ("3", "2")
+    assert (given["--request-count"], given["--generator"]) == ("70", "client")
 
 
 def test_the_command_that_repeats_a_cell_names_a_model_file(recorder: Recorder, cell: Cell) -> None:

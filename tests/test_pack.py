@@ -1,0 +1,116 @@
+"""Handing a cell over: what is refused, and that nothing is left then. tests/e2e serves a whole pack."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tasks.core.errors import UserError
+from tasks.core.results import Row, Writer
+from tasks.core.site import ROOT, Site
+from tasks.pack import latest, pack
+
+CELL: Row = {
+    "cell": "toy-onnx",
+    "profile": "cpu",
+    "model": "toy",
+    "format": "onnx",
+    "precision": "fp32",
+    "backend": "hosted",
+    "triton_release": "24.10",
+    "verdict": "passed",
+    "versions": '{"onnxruntime": "1"}',
+    "environment": '{"cores": 2, "memory_gb": 24, "system": "Linux", "python": "3"}',
+    "dynamic": '{"device_kind": "cpu"}',
+    "largest_difference": 0.5,
+    "stage_s": "{}",
+    "wall_s": 1.0,
+}
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    folders = {name: tmp_path / name for name in ("home", "models", "sources", "results")}
+    return Site(profiles=ROOT / "gpu_profiles", **folders)
+
+
+@pytest.fixture
+def campaign(site: Site) -> Path:
+    """A campaign with one cell, its repository's artifact a link into the store."""
+    folder = site.results / "c1"
+    Writer(folder).append("cell", CELL)
+    artifact = site.store.root / "objects" / "digest"
+    artifact.mkdir(parents=True)
+    (artifact / "model.onnx").write_bytes(b"weights")
+    version = folder / "repositories" / "toy-onnx" / "toy" / "1"
+    version.mkdir(parents=True)
+    (version.parent / "config.pbtxt").write_text("name: 'toy'")
+    (version / "artifact").symlink_to(artifact)
+    predictions = folder / "predictions" / "toy-onnx"
+    predictions.mkdir(parents=True)
+    np.savez(predictions / "inputs.npz", x=np.ones((2, 3)))
+    np.savez(predictions / "framework.npz", y=np.arange(8.0).reshape(4, 2))
+    return folder
+
+
+def test_pack_has_files_in_place_of_links_and_the_answer_to_the_sample(
+    campaign: Path, site: Site, tmp_path: Path
+) -> None:
+    target = tmp_path / "pack"
+    pack(campaign, "toy-onnx", target, site)
+    model = target / "model_repository" / "toy" / "1" / "artifact" / "model.onnx"
+    assert model.read_bytes() == b"weights" and not model.parent.is_symlink()
+    with np.load(target / "expected_output.npz") as expected:
+        assert expected["y"].tolist() == [[0.0, 1.0], [2.0, 3.0]]
+    assert "24.10-py3" in (target / "start-docker.sh").read_text()
+    assert not (target / "model").exists()  # the model has no client of its own
+
+
+@pytest.mark.parametrize("cell", ["../c1", "/etc", "toy-onnx/../..", "other"])
+def test_name_that_is_no_cell_of_the_campaign_is_refused(
+    campaign: Path, site: Site, tmp_path: Path, cell: str
+) -> None:
+    with pytest.raises(UserError, match="unknown cell"):
+        pack(campaign, cell, tmp_path / "pack", site)
+    with pytest.raises(UserError, match="unknown cell"):
+        latest(site, cell)
+    assert not (tmp_path / "pack").exists()
+
+
+@pytest.mark.parametrize("where", ["toy/1/secret", "toy/1/up", "toy/config.pbtxt"])
+def test_link_that_leads_out_is_refused_and_nothing_is_left(
+    campaign: Path, site: Site, tmp_path: Path, where: str
+) -> None:
+    (tmp_path / "secret").write_text("secret")
+    link = campaign / "repositories" / "toy-onnx" / where
+    link.unlink(missing_ok=True)
+    link.symlink_to(tmp_path / "secret" if "up" not in where else Path("../../../../../../secret"))
+    before = set(tmp_path.iterdir())
+    with pytest.raises(UserError, match="outside of what may be handed over"):
+        pack(campaign, "toy-onnx", tmp_path / "pack", site)
+    assert set(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("verdict", ["error", "failed_accuracy", "skipped", "unsupported", "infeasible"])
+def test_cell_that_was_not_correct_is_not_handed_over(site: Site, tmp_path: Path, verdict: str) -> None:
+    Writer(site.results / "c2").append("cell", CELL | {"verdict": verdict})
+    with pytest.raises(UserError, match=f"toy-onnx is {verdict} in c2: only a correct cell"):
+        pack(site.results / "c2", "toy-onnx", tmp_path / "pack", site)
+
+
+def test_folder_that_holds_something_is_not_touched(campaign: Path, site: Site, tmp_path: Path) -> None:
+    (tmp_path / "pack").mkdir()
+    (tmp_path / "pack" / "mine").write_text("mine")
+    with pytest.raises(UserError, match="new or empty"):
+        pack(campaign, "toy-onnx", tmp_path / "pack", site)
+    assert [path.name for path in (tmp_path / "pack").iterdir()] == ["mine"]
+
+
+def test_artifact_that_is_gone_says_to_run_the_cell_again(campaign: Path, site: Site, tmp_path: Path) -> None:
+    (site.store.root / "objects" / "digest" / "model.onnx").unlink()
+    (site.store.root / "objects" / "digest").rmdir()
+    with pytest.raises(UserError, match="run the cell again"):
+        pack(campaign, "toy-onnx", tmp_path / "pack", site)
+    assert not (tmp_path / "pack").exists()
