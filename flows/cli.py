@@ -198,6 +198,26 @@ def pack(
 
 
 @app.command()
+def history(
+    cell: Annotated[str | None, typer.Argument(help="A cell's name; without it, every cell.")] = None,
+) -> None:
+    """Show what moved beyond noise from campaign to campaign, and what changed with it."""
+    from tasks.reporting.history import moves
+
+    found = moves(default_site().results, cell)
+    what = Column("moved", overflow="fold")
+    table = Table(
+        Column("cell", overflow="fold"), what, "from", "to", "by", "noise", "in campaign", "changed too"
+    )
+    for move in found:
+        by, noise = ("", "") if move.change is None else (f"{move.change:+.1%}", f"{move.noise:.1%}")
+        where = f"{move.cell} on {move.profile}"
+        changes = "; ".join(move.changed_with_it) or "nothing that the rows tell"
+        table.add_row(where, move.what, move.before, move.after, by, noise, move.campaigns[1], changes)
+    console.print(table if found else "nothing moved beyond noise")
+
+
+@app.command()
 def doctor(
     install_server: Annotated[bool, typer.Option(help="Install the tritonserver binary first.")] = False,
     install_perf_analyzer: Annotated[bool, typer.Option(help="Install perf_analyzer first.")] = False,

@@ -54,6 +54,7 @@ CELLS = _columns(
     ("first_request_ms", "first request ms", 1),
     ("artifact_bytes", "artifact bytes"),
     ("server_peak_bytes", "server peak bytes"),
+    ("largest_batch", "largest batch that fits"),
     ("wall_s", "wall s", 1),
     ("log", "log"),
     ("command", "repeat it with"),
@@ -99,6 +100,7 @@ ELSEWHERE = frozenset(
         *("server_version", "batching", "max_batch_size", "preferred_batch_sizes", "max_queue_delay_us"),
         *("instances", "device_kind", "protocol", "cuda_graph", "warm_up_batch_sizes", "load_timeout_s"),
         *("shared_memory", "input_data", "warm_up", "minimum_request_count", "generator_version"),
+        *("flow_run", "worker_pid", "started_at", "ended_at"),
         *("windows_throughput", "windows_avg_ms", "stage_s", "server_s", "orchestration_s", "metrics"),
         *FILTERS,
     }

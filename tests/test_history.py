@@ -1,0 +1,87 @@
+"""History: what moved from campaign to campaign, and what changed with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tasks.core.results import Row, Writer
+from tasks.reporting.history import moves
+
+HEAD: Row = {
+    "cell": "toy-onnx",
+    "profile": "t4",
+    "model": "toy",
+    "random_weights": False,
+    "gpu": "Tesla T4",
+    "triton_release": "24.10",
+    "environment": json.dumps({"driver": "580.1"}),
+    "versions": json.dumps({"torch": "2.12", "onnx": "1.23"}),
+}
+POINT: Row = {
+    **HEAD,
+    "scenario": "online",
+    "batch": 1,
+    "concurrency": 16,
+    "shared_memory": "system",
+    "max_batch_size": 8,
+    "generator": "client",
+    "stable": True,
+    "throughput": 100.0,
+    "windows_throughput": [99.0, 100.0, 101.0],
+}
+
+
+def campaign(results: Path, name: str, verdict: str = "passed", **changes: object) -> None:
+    head = {key: value for key, value in changes.items() if key in HEAD}
+    writer = Writer(results / name)
+    writer.append("cell", HEAD | head | {"campaign": name, "verdict": verdict})
+    writer.append("measurement", POINT | changes | {"campaign": name})
+
+
+def test_throughput_beyond_noise_is_told_with_what_changed(tmp_path: Path) -> None:
+    campaign(tmp_path, "20260101")
+    campaign(tmp_path, "20260102", throughput=103.0)
+    newer = json.dumps({"torch": "2.13", "onnx": "1.23"})
+    driver = json.dumps({"driver": "581.2"})
+    campaign(
+        tmp_path, "20260103", throughput=80.0, versions=newer, environment=driver, triton_release="25.02"
+    )
+    (move,) = moves(tmp_path)
+    assert (move.cell, move.profile, move.before, move.after) == ("toy-onnx", "t4", "103.0", "80.0")
+    assert move.what == "online, batch 1 x 16, inferences/s"
+    assert move.change == pytest.approx(80 / 103 - 1)
+    assert move.campaigns == ("20260102", "20260103")
+    assert move.changed_with_it == (
+        "triton_release 24.10 -> 25.02",
+        "driver 580.1 -> 581.2",
+        "torch 2.12 -> 2.13",
+    )
+
+
+def test_change_within_the_spread_of_the_windows_is_noise(tmp_path: Path) -> None:
+    campaign(tmp_path, "20260101")
+    campaign(tmp_path, "20260102", throughput=112.0, windows_throughput=[100.0, 112.0, 120.0])
+    assert moves(tmp_path) == []
+    campaign(tmp_path, "20260103", throughput=150.0)
+    assert [move.after for move in moves(tmp_path)] == ["150.0"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"stable": False}, {"batch": 2}, {"generator": "perf_analyzer"}, {"profile": "l4"}]
+)
+def test_only_stable_measurements_of_the_same_are_compared(tmp_path: Path, change: Row) -> None:
+    campaign(tmp_path, "20260101")
+    campaign(tmp_path, "20260102", throughput=10.0, **change)
+    assert moves(tmp_path) == []
+
+
+def test_verdict_that_changed_is_a_move(tmp_path: Path) -> None:
+    campaign(tmp_path, "20260101")
+    campaign(tmp_path, "20260102", verdict="failed_accuracy")
+    campaign(tmp_path, "20260103", verdict="skipped")
+    (move,) = moves(tmp_path)
+    assert (move.what, move.before, move.after, move.change) == ("verdict", "passed", "failed_accuracy", None)
+    assert moves(tmp_path, "other") == [] and moves(tmp_path / "none") == []
