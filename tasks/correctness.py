@@ -89,7 +89,7 @@ def correctness(
         served = predict(endpoint, store.path(samples), cell.dynamic.max_batch_size, clients)
         batches = executed(endpoint) - before
         folder = _keep(cell, served, expected, at)
-        _keep_inputs(folder, store.path(samples), spec.fixed_batch or min(KEPT, max_batch))
+        _keep_inputs(folder, store.path(samples), spec.fixed_batch or min(KEPT, cell.dynamic.max_batch_size))
         inputs = given(prepared=prepared, samples=samples)
         scores = _scores(cell, metric, inputs, folder, at) if metric else None
         invariance = prove(endpoint, store.path(samples), cell.dynamic, outputs, tolerances)

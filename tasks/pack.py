@@ -143,8 +143,10 @@ def _certificate(row: Row) -> dict[str, Any]:
 
 def _versions(row: Row) -> dict[str, Any]:
     texts = ("versions", "environment", "parameters", "static", "dynamic", "offline", "online")
-    plain = ("triton_release", "server", "server_version", "backend", "format", "precision", "accelerator")
-    plain += ("export_format", "export_precision", "accelerator_precision", "opset", "torch_jit", "profile")
+    plain = (
+        *("triton_release", "server", "server_version", "backend", "format", "precision", "accelerator"),
+        *("export_format", "export_precision", "accelerator_precision", "opset", "torch_jit", "profile"),
+    )
     return {name: row[name] for name in plain} | {name: json.loads(row[name] or "{}") for name in texts}
 
 

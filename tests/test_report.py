@@ -353,6 +353,13 @@ def test_column_that_no_list_names_has_a_place_and_a_chart_once_it_is_measured()
     assert "joules_per_1000" not in empty["tables"]["points"]["data"]
 
 
+def test_share_of_the_limit_is_drawn_where_it_was_counted() -> None:
+    rows = points({"cell": "a", "share_of_limit": 0.6, "limit_throughput": 900.0, "limit": "compute"})
+    found = payload(page("c", cells({"cell": "a"}), rows))
+    assert column(found["tables"]["points"], "share_of_limit") == [0.6]
+    assert {"share-offline", "share-online"} <= {chart["name"] for chart in found["charts"]}
+
+
 def test_parameters_that_all_cells_share_are_listed_once() -> None:
     rows = cells({"cell": "a", "opset": 13}, {"cell": "b", "opset": 17})
     found = payload(page("c", rows, EMPTY[1]))["tables"]

@@ -89,6 +89,16 @@ def _drawings() -> tuple[Drawing, ...]:
             _by("concurrency"),
             scenario="online",
         ),
+        *(
+            _drawing(
+                f"share-{scenario}",
+                f"Share of the limit, {scenario}",
+                "share_of_limit",
+                _by(by, "share_of_limit", "share of the limit"),
+                scenario=scenario,
+            )
+            for scenario, by in (("offline", "batch"), ("online", "concurrency"))
+        ),
         _drawing("accuracy", "Accuracy, framework and served", "served_metric", _accuracy(), rows="cells"),
         _drawing("load", "Until it is loaded", "load_s", _bars("load_s", "s"), rows="cells"),
         _drawing(

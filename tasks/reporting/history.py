@@ -60,8 +60,8 @@ def _throughputs(points: pl.DataFrame) -> Iterator[Move]:
         noise = max(LEAST_NOISE, _spread(before), _spread(after))
         if abs(change) > noise:
             what = f"{after['scenario']}, batch {after['batch']} x {after['concurrency']}, inferences/s"
-            figures = (f"{row['throughput']:.1f}" for row in (before, after))
-            yield _move(what, before, after, *figures, change=change, noise=noise)
+            was, now = (f"{row['throughput']:.1f}" for row in (before, after))
+            yield _move(what, before, after, was, now, change=change, noise=noise)
 
 
 def _neighbours(

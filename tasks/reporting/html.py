@@ -21,6 +21,7 @@ MEANING = {
     "other beats in both.",
     "breakdown": "Average latency of one cell's requests, stacked in the order of their way.",
     "by": "A line a cell.",
+    "share": "Throughput over the most that the model's FLOPs and bytes allow on this machine, as measured.",
     "accuracy": "The task's metric, of the framework and of what Triton served. The drop is the distance.",
     "load": "Until the server had the model ready, and how long its first request then took.",
 }
@@ -154,6 +155,7 @@ _PANELS = (
     ("Throughput against latency", "pareto", ("pareto",)),
     ("Where the time of a request goes", "breakdown", ("breakdown-offline", "breakdown-online")),
     ("Throughput by batch and by concurrency", "by", ("batch", "concurrency")),
+    ("Share of the limit", "share", ("share-offline", "share-online")),
     ("Accuracy, and its drop", "accuracy", ("accuracy",)),
     ("Load and first request", "load", ("load", "first-request")),
 )
