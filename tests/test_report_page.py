@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -231,11 +232,24 @@ def test_report_can_be_read_on_a_phone(browser: webdriver.Chrome, report: Path) 
 def test_ten_thousand_points_open_at_once(browser: webdriver.Chrome, tmp_path: Path) -> None:
     frames = campaign(kinds=156, concurrencies=8)
     assert frames[1].height >= 9_984
-    begin = time.perf_counter()
+    begin = time.process_time()
     path = written(tmp_path / "report.html", frames)
-    built = time.perf_counter() - begin
-    # What else runs on the machine only adds to it: the least of three is the page's own.
-    seconds = min(opened(browser, path, (1280, 900)) for _ in range(3))
+    built = time.process_time() - begin
+    browser.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
+    before = busy_s(browser)
+    wall = opened(browser, path, (1280, 900))
+    busy = busy_s(browser) - before
     size = path.stat().st_size / 1e6
-    print(f"{frames[1].height} points: built in {built:.1f} s, opens in {seconds:.1f} s, {size:.1f} MB")
-    assert built < 10 and seconds < 3 and size < 15
+    print(
+        f"{frames[1].height} points: built in {built:.1f} s of CPU, {size:.1f} MB; opens in {wall:.1f} s, "
+        f"{busy:.1f} s of them the page's own"
+    )
+    assert built < 10 and busy < 3 and size < 15
+    if os.getloadavg()[0] < (os.cpu_count() or 1):  # else others' work is in it
+        assert wall < 3
+
+
+def busy_s(browser: webdriver.Chrome) -> float:
+    """CPU time of the page's main thread, in s."""
+    metrics = browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+    return float(next(entry["value"] for entry in metrics if entry["name"] == "TaskDuration"))
