@@ -26,7 +26,7 @@ from tasks.servers import embedded
 
 BAR_MS = 0.15
 ROUNDS = 5
-POINT = Point(batch=1, concurrency=1, request_count=50, shared_memory="system")
+POINT = Point(batch=1, concurrency=1, request_count=50, shared_memory="system", warm_up=True)
 CONFIG = """
 backend: "python" max_batch_size: 8
 input { name: "x" data_type: TYPE_INT32 dims: 64 } output { name: "y" data_type: TYPE_INT32 dims: 64 }

@@ -54,7 +54,7 @@ def plan(options: SweepOptions) -> None:
     times: list[float | None] = []
     for entry in make_plan(options, site):
         for cell in entry.plan.cells:
-            points = f"{len(cell.offline.points)} offline, {len(cell.online.points)} online"
+            points = f"{cell.offline.extent}, {cell.online.extent}"
             found = forecast.expect(entry.plugin, cell, site, last)
             times.append(found.wall_s)
             seconds = f"{found.wall_s:.0f} s" if found.wall_s else ""
@@ -156,7 +156,7 @@ def report(
     from flows.campaigns import unfinished
     from tasks.core.results import campaign_folder
     from tasks.report import write, write_like_published
-    from tasks.reporting.answer import limit
+    from tasks.core.slo import from_option
 
     folder = campaign_folder(default_site().results, campaign)
     left = [f"{cell} on {profile}" for cell, profile in unfinished(folder)]
@@ -172,7 +172,7 @@ def report(
             raise unknown("form", like, ["published"])
         console.print(f"sections: {write_like_published(folder)}", soft_wrap=True, highlight=False)
         return
-    console.print(Markdown(write(folder, limit(slo) if slo else None)))
+    console.print(Markdown(write(folder, from_option(slo) if slo else None)))
     if left:
         console.print(f"partial: {len(left)} cells have not run", highlight=False)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)

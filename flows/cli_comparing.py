@@ -79,9 +79,10 @@ def tune(
 ) -> None:
     """Find the instances, queue delay and preferred batch sizes that answer most within a latency; exits with
     1 when nothing holds it."""
-    from tasks.tuning import DELAYS_US, Axes, Slo
+    from tasks.core.slo import from_option
+    from tasks.tuning import DELAYS_US, Axes
 
-    site, wanted = default_site(), Slo.parse(slo)
+    site, wanted = default_site(), from_option(slo)
     with api(site):
         from flows.campaigns import new_campaign
         from flows.tune import tune_cell

@@ -158,10 +158,10 @@ def _option(name: str) -> Any:
     field = SweepOptions.model_fields[name]
     repeated = get_origin(field.annotation) is tuple
     kind: Any = list[str] if repeated else field.annotation
+    if type(None) in get_args(kind):
+        kind = next(t for t in get_args(kind) if t is not type(None))
     if get_origin(kind) is Literal:
         kind = str  # it is SweepOptions that says what is wrong, with the nearest name
-    elif type(None) in get_args(kind):
-        kind = next(t for t in get_args(kind) if t is not type(None))
     flag = "--" + (name.removesuffix("s") if repeated else name).replace("_", "-")
     default = field.default if not repeated else ", ".join(field.default)
     option = typer.Option(flag, help=field.description, show_default=str(default) if default else False)

@@ -22,7 +22,7 @@ from tasks.deploy import deploy
 from tasks.loadgen import GENERATORS
 from tasks.loadgen.base import Point, Target
 from tasks.servers import server
-from tasks.tuning import Axes, Setting, Slo, Trial, grid, search, winner
+from tasks.tuning import Axes, Setting, Trial, grid, search, winner
 
 log = logging.getLogger("servegrid")
 
@@ -81,11 +81,11 @@ def tune_cell(name: str, slo: Slo, axes: Axes, options: SweepOptions, campaign: 
             target = Target(endpoint=loaded[setting], samples=samples, logs=at.logs, name=stem)
             with device_lock(at.profile, exclusive=True):
                 found = GENERATORS[plan.generator].measure(point, target, site)
-            latency = float(getattr(found, f"{slo.percentile}_ms"))
+            latency = float(getattr(found, f"{slo.statistic}_ms"))
             holds = latency <= slo.limit_ms and found.stable
             line = "%s, concurrency %d: %.1f inferences/s, %s %.2f ms%s"
             said = "" if holds else "  (unstable)" if not found.stable else "  (over the bound)"
-            log.info(line, setting, concurrency, found.throughput, slo.percentile, latency, said)
+            log.info(line, setting, concurrency, found.throughput, slo.statistic, latency, said)
             return Trial(
                 setting=setting,
                 concurrency=concurrency,

@@ -6,7 +6,9 @@ import logging
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
+from tritonclient.utils import InferenceServerException
 
+from tasks.core import card
 from tasks.core.build import Workplace
 from tasks.core.clock import now, work
 from tasks.core.environment import device_lock
@@ -14,6 +16,9 @@ from tasks.core.errors import StepError
 from tasks.core.values import ArtifactRef, Endpoint, LoadPlan, Value
 from tasks.loadgen import GENERATORS
 from tasks.loadgen.base import Measurement, Point, Target
+from tasks.loadgen.points import Chosen, Mark, Steps, marks, steps
+from tasks.loadgen.trust import TrustCard, examine
+from tasks.loadgen.warm_up import warm_up
 from tasks.progress import progress
 
 log = logging.getLogger("servegrid")
@@ -28,13 +33,18 @@ class PartlyMeasuredError(StepError):
 
 
 class MeasuredPoint(Value):
-    """A point, what was measured there, and when (ISO 8601, UTC)."""
+    """A point, what was measured there and when (ISO 8601, UTC), how far that can be trusted, and what the point
+    is in its plan."""
 
     batch: int
-    concurrency: int
+    concurrency: int | None
+    request_rate: float | None = None
+    distribution: str | None = None
     measurement: Measurement
     started_at: str | None = None
     ended_at: str | None = None
+    trust: TrustCard | None = None
+    mark: Mark = Mark()
 
 
 def measure(
@@ -45,53 +55,78 @@ def measure(
     Raises:
         PartlyMeasuredError: the generator or the server failed.
     """
-    generator = GENERATORS[plan.generator]
     target = Target(
         endpoint=endpoint,
         samples=at.site.store.path(samples),
         logs=at.logs,
         name=f"{at.cell}.{plan.scenario}",
     )
-    found: list[MeasuredPoint] = []
+    found: dict[Point, MeasuredPoint] = {}
     with (
         progress(len(plan.points), f"{plan.scenario} points of {at.cell}") as advance,
         device_lock(at.profile, exclusive=True),
         work(plan.scenario),
     ):
-        for batch, concurrency in plan.points:
-            point = Point(
-                batch=batch,
-                concurrency=concurrency,
-                request_count=plan.request_count,
-                shared_memory=plan.shared_memory,
-                warm_up=plan.warm_up,
-            )
-            began = now()
-            try:
-                measurement = generator.measure(point, target, at.site)
-            except StepError as error:
-                raise PartlyMeasuredError(error, tuple(found)) from error
-            log.info(
-                "%s  %s  batch %d  concurrency %d: %.1f inferences/s, p99 %.2f ms%s",
-                at.cell,
-                plan.scenario,
-                batch,
-                concurrency,
-                measurement.throughput,
-                measurement.p99_ms,
-                "" if measurement.stable else "  (unstable)",
-            )
-            found.append(
-                MeasuredPoint(
-                    batch=batch,
-                    concurrency=concurrency,
-                    measurement=measurement,
-                    started_at=began,
-                    ended_at=now(),
-                )
-            )
-            advance()
-    return tuple(found)
+        try:
+            if plan.warm_up:
+                warm_up(plan, target, at.timeout_s)
+            following = steps(plan)
+            chosen = next(following, None)
+            while chosen:
+                one = found[chosen.point] = _measure(plan, chosen, target, at)
+                advance()
+                chosen = _next(following, one.measurement)
+        except InferenceServerException as error:
+            cause = StepError(f"the server did not warm up: {error}", log=endpoint.server_log)
+            raise PartlyMeasuredError(cause, tuple(found.values())) from error
+        except StepError as error:
+            raise PartlyMeasuredError(error, tuple(found.values())) from error
+    of_plan = marks({point: entry.measurement for point, entry in found.items()}, plan.slo)
+    for point in (point for point, mark in of_plan.items() if mark.slo_best):
+        log.info("%s  %s  %s is the highest that holds %s", at.cell, plan.scenario, _load(point), plan.slo)
+    return tuple(entry.model_copy(update={"mark": of_plan[point]}) for point, entry in found.items())
+
+
+def _next(following: Steps, measurement: Measurement) -> Chosen | None:
+    try:
+        return following.send(measurement)
+    except StopIteration:
+        return None
+
+
+def _measure(plan: LoadPlan, chosen: Chosen, target: Target, at: Workplace) -> MeasuredPoint:
+    point = chosen.point
+    if chosen.why:
+        log.info("%s  %s  next is %s: %s", at.cell, plan.scenario, _load(point), chosen.why)
+    # perf_analyzer counts latency from the time at which it sends, not from that at which it should have.
+    generator = GENERATORS[plan.generator if point.concurrency else "client"]
+    began = now()
+    with card.watching() as looks:
+        measurement = generator.measure(point, target, at.site)
+    trust = examine(point, measurement, card.facts(looks))
+    log.info(
+        "%s  %s  batch %d  %s: %.1f inferences/s, p99 %.2f ms%s",
+        at.cell,
+        plan.scenario,
+        point.batch,
+        _load(point),
+        measurement.throughput,
+        measurement.p99_ms,
+        f"  (fails {', '.join(trust.failed_checks)})" if trust.failed_checks else "",
+    )
+    return MeasuredPoint(
+        **point.model_dump(include={"batch", "concurrency", "request_rate", "distribution"}),
+        measurement=measurement,
+        started_at=began,
+        ended_at=now(),
+        trust=trust,
+    )
+
+
+def _load(point: Point) -> str:
+    if point.concurrency:
+        return f"concurrency {point.concurrency}"
+    return f"{point.request_rate:g} requests/s ({point.distribution})"
 
 
 @task(task_run_name="offline {at.cell}", cache_policy=NO_CACHE)
@@ -106,5 +141,5 @@ def offline(
 def online(
     plan: LoadPlan, endpoint: Endpoint, samples: ArtifactRef, at: Workplace
 ) -> tuple[MeasuredPoint, ...]:
-    """Dynamic batching, one client batch, growing concurrency."""
+    """Dynamic batching, one client batch: growing concurrency, request rates, an objective."""
     return measure(plan, endpoint, samples, at)

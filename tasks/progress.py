@@ -13,7 +13,7 @@ from prefect.context import TaskRunContext
 
 @contextmanager
 def progress(total: int, description: str) -> Iterator[Callable[[], None]]:
-    """A bar of `total` steps; each call of what this yields is one. Outside a task run there is none."""
+    """A bar of some `total` steps; each call of what this yields is one. Outside a task run there is none."""
     if TaskRunContext.get() is None:
         yield lambda: None
         return
@@ -23,6 +23,6 @@ def progress(total: int, description: str) -> Iterator[Callable[[], None]]:
     def advance() -> None:
         nonlocal done
         done += 1
-        update_progress_artifact(bar, progress=100.0 * done / total)
+        update_progress_artifact(bar, progress=min(100.0, 100.0 * done / total))
 
     yield advance

@@ -15,6 +15,7 @@ from tasks.core import results
 from tasks.core.errors import UserError
 from tasks.core.files import write_atomic
 from tasks.core.site import default_site
+from tasks.core.slo import Slo
 from tasks.reporting.beside import beside, in_published_form, published
 from tasks.reporting.charts import of_campaign
 from tasks.reporting.html import page
@@ -24,7 +25,7 @@ from tasks.reporting.published import render
 from tasks.reporting.tables import tables
 
 
-def write(folder: Path, p99_limit_ms: float | None = None) -> str:
+def write(folder: Path, slo: Slo | None = None) -> str:
     """Write every form of the report into the campaign's folder; returns the Markdown.
 
     Raises:
@@ -38,12 +39,12 @@ def write(folder: Path, p99_limit_ms: float | None = None) -> str:
     for scenario in ("offline", "online"):
         table = results.published_columns(measurements, scenario)
         _replace(folder / f"{scenario}.csv", table.write_csv)
-    text = document(folder.name, cells, measurements, p99_limit_ms, beside(measurements, theirs))
+    text = document(folder.name, cells, measurements, slo, beside(measurements, theirs))
     write_atomic(folder / "report.md", text)
     shown = tables(cells, measurements, theirs)
     drawings = of_campaign(shown)
     write_atomic(
-        folder / "report.html", page(folder.name, cells, measurements, shown, drawings, p99_limit_ms)
+        folder / "report.html", page(folder.name, cells, measurements, shown, drawings, slo)
     )
     write_images(folder / "charts", cells, measurements, drawings)
     return text

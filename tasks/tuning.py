@@ -3,43 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Sequence
-from typing import Literal
 
-from tasks.core.errors import UserError
+from tasks.core.slo import Slo
 from tasks.core.values import Serving, Value
-
-Percentile = Literal["p50", "p90", "p95", "p99"]
 
 DELAYS_US = (1, 100, 1000, 5000)
 WORTH = 0.02
 """A gain below this is none."""
 HOPELESS = 0.10
 """A setting that does worse by this where the best one was best is not looked at further."""
-
-
-class Slo(Value):
-    """A bound on one percentile of the latency of a request."""
-
-    percentile: Percentile
-    limit_ms: float
-
-    @classmethod
-    def parse(cls, text: str) -> Slo:
-        """From `p99=50ms` (or `us`, `s`).
-
-        Raises:
-            UserError: it is not of that form.
-        """
-        found = re.fullmatch(r"(p50|p90|p95|p99)=(\d+(?:\.\d+)?)(us|ms|s)", text.strip())
-        if not found or float(found[2]) == 0:
-            raise UserError(f"--slo {text!r}: wanted is p50, p90, p95 or p99 and a time, as in p99=50ms")
-        scale = {"us": 1e-3, "ms": 1.0, "s": 1e3}[found[3]]
-        return cls.model_validate({"percentile": found[1], "limit_ms": float(found[2]) * scale})
-
-    def __str__(self) -> str:
-        return f"{self.percentile}={self.limit_ms:g}ms"
 
 
 class Setting(Value):

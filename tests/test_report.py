@@ -14,7 +14,8 @@ import pytest
 from tasks import report
 from tasks.core.errors import UserError
 from tasks.core.results import CELLS, MEASURED, MEASUREMENTS, Row, Writer
-from tasks.reporting.answer import best, choices, frontier, lead_text, limit
+from tasks.core.slo import parse
+from tasks.reporting.answer import best, choices, frontier, lead_text
 from tasks.reporting.charts import of_campaign
 from tasks.reporting.html import page as page_of
 from tasks.reporting.markdown import document
@@ -137,10 +138,10 @@ def test_lead_smaller_than_the_points_own_windows_says_so() -> None:
 
 
 def test_most_throughput_under_a_latency_limit_is_an_aim_of_its_own() -> None:
-    *_, choice = choices(*TWO, p99_limit_ms=5.0)
+    *_, choice = choices(*TWO, slo=parse("p99=5ms"))
     assert (choice.aim, choice.cell) == ("most throughput, online, p99 at most 5 ms", "a")
     assert (choice.throughput, choice.p99_ms, choice.lead) == (90.0, 5.0, None)  # b is over the limit
-    assert len(choices(*TWO, p99_limit_ms=3.0)) == 3
+    assert len(choices(*TWO, slo=parse("p99=3ms"))) == 3
 
 
 def test_every_latency_limit_has_its_answer() -> None:
@@ -169,17 +170,6 @@ def test_where_nothing_passed_the_best_of_what_was_measured_is_told_apart() -> N
     assert verdict == "measured"
     assert {(c.cell, c.accuracy) for c in found} == {("a", "no metric")}
     assert best(*TWO)[1] == "passed"
-
-
-@pytest.mark.parametrize(("text", "ms"), [("p99=50ms", 50.0), ("p99=0.5ms", 0.5), ("p99=1s", 1000.0)])
-def test_objective_is_read(text: str, ms: float) -> None:
-    assert limit(text) == ms
-
-
-@pytest.mark.parametrize("text", ["p95=50ms", "50", "p99=0ms", "p99=ms", "p99=-1ms", "p99=1e3ms"])
-def test_objective_that_is_none_is_refused_with_what_to_write(text: str) -> None:
-    with pytest.raises(UserError, match="p99=50ms"):
-        limit(text)
 
 
 # Markdown ----------------------------------------------------------------------------------------------

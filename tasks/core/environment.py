@@ -129,7 +129,7 @@ def host() -> Host:
 
 def gpu_names() -> tuple[str, ...]:
     """Names of the NVIDIA cards that NVML sees; empty without a driver."""
-    with _nvml() as pynvml:
+    with nvml() as pynvml:
         if pynvml is None:
             return ()
         handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
@@ -139,10 +139,10 @@ def gpu_names() -> tuple[str, ...]:
 def card() -> dict[str, str]:
     """Compute capability and driver of the NVIDIA card that this process uses, on which what is built for a
     card depends; empty without one."""
-    with _nvml() as pynvml:
+    with nvml() as pynvml:
         if pynvml is None or not pynvml.nvmlDeviceGetCount():
             return {}
-        handle = _used_card(pynvml)
+        handle = used_card(pynvml)
         major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
         return {"compute_capability": f"{major}.{minor}", "driver": str(pynvml.nvmlSystemGetDriverVersion())}
 
@@ -150,13 +150,13 @@ def card() -> dict[str, str]:
 @functools.cache
 def card_uuid() -> str | None:
     """The UUID of the NVIDIA card that this process uses; None without one."""
-    with _nvml() as pynvml:
+    with nvml() as pynvml:
         if pynvml is None or not pynvml.nvmlDeviceGetCount():
             return None
-        return str(pynvml.nvmlDeviceGetUUID(_used_card(pynvml)))
+        return str(pynvml.nvmlDeviceGetUUID(used_card(pynvml)))
 
 
-def _used_card(pynvml: Any) -> Any:
+def used_card(pynvml: Any) -> Any:
     """NVML's handle of the card that this process uses: the first that CUDA_VISIBLE_DEVICES names, or else
     the host's first. (NVML itself does not heed the variable.)"""
     first = os.environ.get("CUDA_VISIBLE_DEVICES", "").partition(",")[0].strip()
@@ -172,7 +172,7 @@ def instruction_sets() -> list[str]:
 
 
 @contextmanager
-def _nvml() -> Iterator[Any]:
+def nvml() -> Iterator[Any]:
     """NVIDIA's management library, as long as the block runs; None without a driver."""
     import pynvml
 

@@ -8,7 +8,7 @@ from itertools import product as combinations
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from pydantic import Field
+from pydantic import Field, PositiveFloat, field_validator
 
 from tasks.core.errors import unknown
 from tasks.core.profile import GpuProfile
@@ -20,17 +20,22 @@ from tasks.core.rules import (
     has_cuda_graphs,
     why_no_accelerator,
     why_no_environment,
+    why_no_shared_memory,
 )
+from tasks.core.slo import parse as parse_slo
 from tasks.core.spec import LoadDefaults, ModelSpec, Variant
 from tasks.core.values import (
     Cell,
+    Distribution,
     Excluded,
     Format,
     Generator,
     LoadPlan,
     Precision,
     Product,
+    Protocol,
     Serving,
+    SharedMemory,
     Value,
 )
 from tasks.formats import FORMATS
@@ -47,6 +52,28 @@ class Selection(Value):
     max_batch_size: int | None = Field(None, ge=1, description="At most this batch size")
     max_concurrency: int | None = Field(None, ge=1, description="At most this concurrency online")
     request_count: int | None = Field(None, ge=1, description="At least this many requests a window")
+    fixed_points: bool = Field(
+        False,
+        description="Online, measure every concurrency of the model's spec; else those that find the knee",
+    )
+    request_rates: tuple[PositiveFloat, ...] = Field(
+        (), description="Online, also send this many requests/s, whatever the answers do"
+    )
+    distribution: Distribution = Field(
+        "poisson", description="How the requests of a rate are spaced: `poisson` or `constant`"
+    )
+    slo: str | None = Field(
+        None, description="p99=50ms: online, also find the highest request rate within this latency"
+    )
+    protocol: Protocol | None = Field(None, description="`grpc` or `http`, whatever the model's spec says")
+    shared_memory: SharedMemory | None = Field(
+        None, description="`none`, `system` or `cuda`, whatever the model's spec says"
+    )
+
+    @field_validator("slo")
+    @classmethod
+    def _is_slo(cls, text: str | None) -> str | None:
+        return str(parse_slo(text)) if text is not None else None
 
     def bounded(self, variant: Variant) -> Variant:
         """The variant within these bounds; of each list of points the smallest stays in any case."""
@@ -62,9 +89,11 @@ class Selection(Value):
         if most is not None:
             points = tuple(c for c in online.concurrency if c <= most) or (most,)
             online = online.model_copy(update={"concurrency": points})
-        if self.request_count is not None:
-            count = {"request_count": self.request_count}
-            offline, online = offline.model_copy(update=count), online.model_copy(update=count)
+        given = {"request_count": self.request_count, "shared_memory": self.shared_memory}
+        update = {name: value for name, value in given.items() if value is not None}
+        offline, online = offline.model_copy(update=update), online.model_copy(update=update)
+        if self.protocol is not None:
+            serving = serving.model_copy(update={"protocol": self.protocol})
         return variant.model_copy(update={"serving": serving, "offline": offline, "online": online})
 
 
@@ -133,11 +162,13 @@ def expand(
         backend, no_backend = choose_backend(
             format_, interface, most, product.opset, backends, release, releases
         )
-        cell = _cell(product, variant, profile, instances, generator, backend or "hosted")
+        cell = _cell(product, variant, profile, instances, generator, backend or "hosted", selection)
         reason = why_not(spec, format_, precision, profile)
         reason = reason or why_no_environment(format_, profile)
         reason = reason or (None if backend else no_backend)
         reason = reason or why_no_accelerator(accelerator, format_, precision, backend or "hosted", profile)
+        memory = {variant.offline.shared_memory, variant.online.shared_memory}
+        reason = reason or why_no_shared_memory(memory, profile)
         if reason:
             entry = Excluded(cell=cell, reason=reason)
             excluded.append(entry)
@@ -177,6 +208,7 @@ def _cell(
     instances: int,
     generator: Generator,
     backend: Backend,
+    selection: Selection,
 ) -> Cell:
     batches = variant.serving.max_batch_size > 0
     static = Serving(
@@ -207,6 +239,7 @@ def _cell(
             batch_sizes=variant.offline.batch_sizes,
             concurrency=(1,),
             generator=generator,
+            protocol=variant.serving.protocol,
             **_shared(variant.offline),
         ),
         online=LoadPlan(
@@ -214,6 +247,8 @@ def _cell(
             batch_sizes=(variant.online.client_batch,),
             concurrency=variant.online.concurrency,
             generator=generator,
+            protocol=variant.serving.protocol,
+            **selection.model_dump(include={"fixed_points", "request_rates", "distribution", "slo"}),
             **_shared(variant.online),
         ),
         profile=profile.name,

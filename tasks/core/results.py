@@ -125,11 +125,25 @@ MEASUREMENTS: dict[str, pl.DataType] = {
     "framework_avg_ms": pl.Float64(),
     **dict.fromkeys(("flops_per_inference", "limit_throughput", "share_of_limit"), pl.Float64()),
     "limit": pl.String(),
+    "request_rate": pl.Float64(),
+    **dict.fromkeys(("distribution", "slo"), pl.String()),
+    **dict.fromkeys(("slo_holds", "slo_best", "knee"), pl.Boolean()),
     "windows_throughput": pl.List(pl.Float64()),
     "windows_avg_ms": pl.List(pl.Float64()),
     "stable": pl.Boolean(),
     **dict.fromkeys(("generator", "generator_version"), pl.String()),
+    "failed_checks": pl.List(pl.String()),
+    **dict.fromkeys(("repeats", "generator_processes"), pl.Int64()),
+    **dict.fromkeys(("throughput_spread", "latency_spread"), pl.Float64()),
+    **dict.fromkeys(("littles_law_residual", "component_residual_ms"), pl.Float64()),
+    **dict.fromkeys(("generator_cores", "generator_lag_ms"), pl.Float64()),
+    "generator_bound": pl.Boolean(),
+    **dict.fromkeys(("sm_clock_min_mhz", "sm_clock_max_mhz", "temperature_c"), pl.Int64()),
+    "power_w": pl.Float64(),
+    "throttle_reasons": pl.List(pl.String()),
+    "foreign_processes": pl.Int64(),
 }
+"""From `failed_checks` on: the trust card (`tasks.loadgen.trust`, `tasks.core.card`)."""
 
 
 def common(
@@ -157,7 +171,7 @@ def serving_columns(serving: Serving) -> Row:
 
 def plan_columns(plan: LoadPlan) -> Row:
     """What a measurement's row says of the plan that its point belongs to."""
-    kept = plan.model_dump(mode="json", include={"scenario", "shared_memory", "input_data", "warm_up"})
+    kept = plan.model_dump(mode="json", include={"scenario", "shared_memory", "input_data", "warm_up", "slo"})
     return kept | {"minimum_request_count": plan.request_count}
 
 

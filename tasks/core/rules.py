@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 from tasks.core.profile import GpuProfile
 from tasks.core.releases import Releases
-from tasks.core.values import Accelerator, Format, Interface, Precision
+from tasks.core.values import Accelerator, Format, Interface, Precision, SharedMemory
 from tasks.formats import FORMATS
 
 Backend = Literal["native", "hosted"]
@@ -75,6 +75,13 @@ def why_no_accelerator(
     if backend == "hosted":
         native = module.NATIVE_BACKEND
         return f"accelerator {accelerator} is the {native} backend's own: a hosted model has none"
+    return None
+
+
+def why_no_shared_memory(kinds: Collection[SharedMemory], profile: GpuProfile) -> str | None:
+    """The rule that keeps a kind of shared memory from being used, if one does."""
+    if "cuda" in kinds and profile.device_kind == "cpu":
+        return f"shared memory cuda needs a GPU; gpu_profiles/{profile.name}.yaml has none"
     return None
 
 

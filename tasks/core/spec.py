@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import Field, PositiveInt, field_validator, model_validator
 
@@ -18,7 +18,9 @@ from tasks.core.values import (
     Framework,
     Interface,
     Precision,
+    Protocol,
     Scalar,
+    SharedMemory,
     Tensor,
     Value,
 )
@@ -110,7 +112,7 @@ class ServingDefaults(Value):
     preferred_batch_sizes: tuple[PositiveInt, ...]
     max_queue_delay_us: int = Field(ge=0)
     instances: tuple[PositiveInt, ...] = Field((1,), min_length=1)
-    protocol: Literal["grpc"] = "grpc"
+    protocol: Protocol = "grpc"
     cuda_graph: bool = False
     warm_up: bool = False
     load_timeout_s: PositiveInt
@@ -119,7 +121,7 @@ class ServingDefaults(Value):
 class LoadDefaults(Value):
     """What a load plan of either scenario may set."""
 
-    shared_memory: Literal["none", "system"] = "system"
+    shared_memory: SharedMemory = "system"
     request_count: PositiveInt = 50
     warm_up: bool = True
 

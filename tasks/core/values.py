@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 Format = Literal["ts-trace", "ts-script", "aoti", "onnx", "trt", "tf-savedmodel", "tf-trt"]
 ExportFormat = Literal["ts-trace", "ts-script", "torch-export", "onnx", "tf-savedmodel"]
@@ -19,6 +19,9 @@ Precision = Literal["fp32", "fp16", "bf16", "int8"]
 Accelerator = Literal["none", "trt", "amp"]
 Scenario = Literal["offline", "online"]
 Generator = Literal["perf_analyzer", "client"]
+Protocol = Literal["grpc", "http"]
+SharedMemory = Literal["none", "system", "cuda"]
+Distribution = Literal["poisson", "constant"]
 Scalar = bool | int | float | str
 
 TRITON_DTYPES = {
@@ -103,28 +106,49 @@ class Serving(Value):
     instances: PositiveInt = 1
     device_kind: Literal["cpu", "gpu"] = "cpu"
     backend: Literal["native", "hosted"] = "hosted"
-    protocol: Literal["grpc"] = "grpc"
+    protocol: Protocol = "grpc"
     cuda_graph: bool = False
     warm_up_batch_sizes: tuple[PositiveInt, ...] = ()
     load_timeout_s: PositiveInt = 100
 
 
 class LoadPlan(Value):
-    """How it is loaded: every batch size at every concurrency is one measured point."""
+    """How it is loaded. Every batch size is measured at every concurrency or, without `fixed_points`, at
+    those up to the largest that show where the knee is; then at every request rate, in requests/s; then at
+    the rates that show which is the highest within the objective `slo` (`tasks.core.slo`).
+    """
 
     scenario: Scenario
     batch_sizes: tuple[PositiveInt, ...] = Field(min_length=1)
     concurrency: tuple[PositiveInt, ...] = Field(min_length=1)
-    shared_memory: Literal["none", "system"] = "system"
+    shared_memory: SharedMemory = "system"
+    protocol: Protocol = "grpc"
     input_data: Literal["samples"] = "samples"
     request_count: PositiveInt = 50
     warm_up: bool = True
     generator: Generator
+    fixed_points: bool = True
+    request_rates: tuple[PositiveFloat, ...] = ()
+    distribution: Distribution = "poisson"
+    slo: str | None = None
 
     @property
     def points(self) -> tuple[tuple[int, int], ...]:
-        """(batch, concurrency) of every point, small ones first."""
+        """(batch, concurrency) of every point of the grid, small ones first."""
         return tuple((b, c) for b in self.batch_sizes for c in self.concurrency)
+
+    @property
+    def extent(self) -> str:
+        """Which points there will be, in words."""
+        rates = len(self.batch_sizes) * len(self.request_rates)
+        adaptive = f"{self.scenario} up to concurrency {max(self.concurrency)}"
+        return ", ".join(
+            [
+                f"{len(self.points)} {self.scenario}" if self.fixed_points else adaptive,
+                *([f"{rates} rates"] if rates else []),
+                *([f"rates for {self.slo}"] if self.slo else []),
+            ]
+        )
 
 
 class Cell(Value):

@@ -1,5 +1,5 @@
-"""The project's own gRPC client as a load generator: a process of its own, so that nothing else shares
-its interpreter."""
+"""The project's own client as a load generator: processes of its own, so that nothing else shares their
+interpreters. It measures over gRPC and HTTP, and at request rates too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tasks.core.site import Site
 from tasks.core.values import Value
 from tasks.loadgen.base import Measurement, Point, Target, timeout_s
 
-VERSION = "1"
+VERSION = "2"
 
 
 class Order(Value):
@@ -33,7 +33,7 @@ def measure(point: Point, target: Target, site: Site) -> Measurement:
     Raises:
         StepError: the process failed or hung; the server may be gone.
     """
-    stem = f"{target.name}.b{point.batch}c{point.concurrency}.client"
+    stem = f"{target.name}.{point.label}.client"
     order, log_path = target.logs / f"{stem}.json", target.logs / f"{stem}.log"
     write_atomic(order, Order(point=point, target=target).model_dump_json(indent=1))
     result = order.with_suffix(".result.json")

@@ -1,158 +1,215 @@
-"""`python -m tasks.loadgen.client_process ORDER.json RESULT.json`: one point, closed loop, async gRPC.
+"""`python -m tasks.loadgen.client_process ORDER.json RESULT.json`: one point, by the project's own client.
 
-Each of `concurrency` workers keeps one request in flight. Requests are serialised and answers parsed
-by hand around a raw call, so that both can be timed; the server's part comes from the difference
-of its statistics over the measured windows.
+This process only watches: others, forked from it, send and time the requests. There is one of them, and
+twice as many for as long as they see answers too late to be trusted and more of them bring more; at a request
+rate there is one for each RATE_OF_A_PROCESS. The server's part of a latency comes from the difference of its
+statistics over the measured windows.
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
+import os
 import sys
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from tritonclient.grpc import service_pb2 as pb
 
-from tasks.loadgen.base import MAX_WINDOWS, STABLE_WINDOWS, WINDOW_S, Measurement, Window, stable
+from tasks.loadgen.base import (
+    MAX_WINDOWS,
+    STABLE_WINDOWS,
+    WINDOW_S,
+    Measurement,
+    Point,
+    Window,
+    counted,
+    keeps_up,
+    stable,
+)
 from tasks.loadgen.client import VERSION, Order
-from tasks.loadgen.regions import DISTINCT_REQUESTS, Messages, shared_messages
+from tasks.loadgen.client_crew import Crew
+from tasks.loadgen.messages import Request
+from tasks.loadgen.regions import DISTINCT_REQUESTS, placed_requests
 from tasks.loadgen.requests import Samples, output_sizes, server_config
-from tasks.servers.connection import connect, connect_async
+from tasks.servers.connection import connect
 
 WARM_UP_REQUESTS = 5
+RAMP_S = 0.2
+MAX_IN_FLIGHT = 512
+"""At a request rate: later requests wait in the client, their latency counted all the same."""
+LATE_MS, LATE_SHARE = 0.5, 0.05
+"""A client that is on average later than this, and than this share of the latency, to see an answer shows
+itself beside the server: it bounds the measurement."""
+RATE_OF_A_PROCESS = 1000
+"""Requests/s that one process is trusted with at a request rate: a quarter of what it can on a slow core."""
+BETTER = 1.03
+"""What more processes must bring, else they only take the server's cores."""
 SERVER_PARTS = ("queue", "compute_input", "compute_infer", "compute_output")
 
 
-class Record(NamedTuple):
-    """One answered request; seconds, `end` on the clock of time.perf_counter."""
+class Mark(NamedTuple):
+    """The edge of a window: when, the server's counters, and the CPU time of the sending processes."""
 
-    end: float
-    latency: float
-    send: float
-    receive: float
+    at: float
+    statistics: dict[str, float]
+    cpu_s: float
 
 
 def main() -> None:
     order = Order.model_validate_json(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    places = in_flight(order.point)
+    crew = Crew(order, min(len(os.sched_getaffinity(0)), places))
     with ExitStack() as stack:
         endpoint = order.target.endpoint
         client = stack.enter_context(connect(endpoint.grpc_url, endpoint.channel))
-        messages = _messages(order, client, stack)
-        found = asyncio.run(_measure(order, messages))
+        requests = _requests(order, client, places, stack)
+        found = Run(order, client, crew, requests).measure()
     Path(sys.argv[2]).write_text(found.model_dump_json(), encoding="utf-8")
 
 
-def _messages(order: Order, client: Any, stack: ExitStack) -> Messages:
-    """The request messages of each worker, after plain requests that warm this batch up, if wanted."""
+def in_flight(point: Point) -> int:
+    """How many requests may be in flight: at a request rate, those of a second."""
+    if point.request_rate is None:
+        assert point.concurrency
+        return point.concurrency
+    return min(MAX_IN_FLIGHT, max(16, math.ceil(point.request_rate)))
+
+
+def _requests(order: Order, client: Any, places: int, stack: ExitStack) -> list[list[Request]]:
+    """The requests of each place in flight, after plain requests that warm this batch up, if wanted."""
     endpoint, point = order.target.endpoint, order.point
     samples = Samples.read(order.target.samples, server_config(client, endpoint.model))
     first = samples.batch(0, point.batch).inputs()
     for _ in range(WARM_UP_REQUESTS if point.warm_up else 0):
         client.infer(endpoint.model, first)
-    distinct = DISTINCT_REQUESTS * point.batch
-    outputs = output_sizes(client, endpoint.model, samples, point.batch, distinct)
-    return stack.enter_context(shared_messages(client, order, samples, outputs))
+    outputs = output_sizes(client, endpoint.model, samples, point.batch, DISTINCT_REQUESTS * point.batch)
+    return stack.enter_context(placed_requests(client, order, samples, outputs, places))
 
 
-async def _measure(order: Order, messages: Messages) -> Measurement:
-    point, endpoint = order.point, order.target.endpoint
-    records: list[Record] = []
-    stop = asyncio.Event()
-    bare, metadata = connect_async(endpoint.grpc_url, endpoint.channel)
-    async with bare as channel:
-        infer = partial(channel.unary_unary("/inference.GRPCInferenceService/ModelInfer"), metadata=metadata)
-        counters = channel.unary_unary(
-            "/inference.GRPCInferenceService/ModelStatistics",
-            request_serializer=pb.ModelStatisticsRequest.SerializeToString,
-            response_deserializer=pb.ModelStatisticsResponse.FromString,
+class Run:
+    """The windows of one point, from the first request to the last."""
+
+    def __init__(self, order: Order, client: Any, crew: Crew, requests: list[list[Request]]) -> None:
+        self.point, self.model, self.client = order.point, order.target.endpoint.model, client
+        self.crew, self.requests = crew, requests
+        self.marks: list[Mark] = []
+        self.windows: list[Window] = []
+
+    def measure(self) -> Measurement:
+        processes = self._enough_processes()
+        while len(self.windows) < MAX_WINDOWS and not stable(self.windows) and not self._overloaded():
+            self._window()
+        self.crew.stop()
+        first, last = self.marks[-1 - counted(self.windows)], self.marks[-1]
+        lag_ms, records = self._lag_ms(first, last), self._ended(first, last)
+        return summary(self.point, records, first, last, tuple(self.windows), processes, lag_ms)
+
+    def _enough_processes(self) -> int:
+        """Begin with as many processes as bring the most: each try is one window; at a request rate, where no
+        window is to be lost, there are no tries."""
+        if self.point.request_rate is not None:
+            processes = min(len(self.crew), math.ceil(self.point.request_rate / RATE_OF_A_PROCESS))
+            self._start(processes)
+            return processes
+        processes = 1
+        self._start(processes)
+        while 2 * processes <= len(self.crew) and bound(
+            self._lag_ms(self.marks[0], self.marks[-1]), self.windows[-1].avg_ms
+        ):
+            before = self.windows[-1].throughput
+            self.crew.stop()
+            self._start(2 * processes)
+            if self.windows[-1].throughput < before * BETTER:
+                self.crew.stop()
+                self._start(processes)
+                break
+            processes *= 2
+        return processes
+
+    def _start(self, processes: int) -> None:
+        """Begin anew: a first window, after the requests that all start together and show nothing steady."""
+        self.crew.start(self.requests, processes)
+        self.windows = []
+        self._wait(time.perf_counter(), RAMP_S, 2 * (self.point.concurrency or 1), already=0)
+        self.marks = [self._mark()]
+        self._window()
+
+    def _window(self) -> None:
+        start = self.marks[-1].at
+        already = int(np.count_nonzero(self.crew.records[:, 0] <= start))
+        self._wait(start, WINDOW_S, self.point.request_count, already)
+        self.marks.append(self._mark())
+        self.windows.append(self._judge(self.marks[-2], self.marks[-1]))
+
+    def _wait(self, start: float, seconds: float, requests: int, already: int) -> None:
+        """Wait until a window that began at `start` is long enough and has requests enough."""
+        while (now := time.perf_counter()) - start < seconds or self.crew.answered - already < requests:
+            self.crew.advance(now)
+
+    def _mark(self) -> Mark:
+        at = time.perf_counter()
+        (entry,) = self.client.get_inference_statistics(self.model).model_stats
+        stats = entry.inference_stats
+        counts = {"count": stats.success.count} | {part: getattr(stats, part).ns for part in SERVER_PARTS}
+        self.crew.advance(at)
+        return Mark(at, counts, self.crew.cpu_s)
+
+    def _judge(self, first: Mark, last: Mark) -> Window:
+        latency, seconds = self._ended(first, last)[:, 1], last.at - first.at
+        offered = None
+        if self.point.request_rate is not None:
+            due = sum(first.at < at <= last.at for at in self.crew.due)
+            offered = max(due, 1) * self.point.batch / seconds
+        return Window(
+            throughput=len(latency) * self.point.batch / seconds,
+            avg_ms=float(latency.mean()) * 1e3,
+            offered=offered,
         )
-        statistics = partial(counters, metadata=metadata)
-        async with asyncio.TaskGroup() as group:
-            for worker in messages:
-                group.create_task(_keep_one_in_flight(infer, worker, records, stop))
-            # The first requests of all workers start together; what they show is not steady.
-            await _until(records, time.perf_counter(), seconds=0.2, requests=2 * point.concurrency)
-            windows: list[Window] = []
-            marks = [(time.perf_counter(), await _statistics(statistics, endpoint.model))]
-            while len(windows) < MAX_WINDOWS and not stable(windows):
-                await _until(records, marks[-1][0], seconds=WINDOW_S, requests=point.request_count)
-                marks.append((time.perf_counter(), await _statistics(statistics, endpoint.model)))
-                windows.append(_window(records, marks[-2][0], marks[-1][0], point.batch))
-            stop.set()
-    first, last = marks[-1 - STABLE_WINDOWS], marks[-1]
-    used = [r for r in records if first[0] < r.end <= last[0]]
-    seconds = last[0] - first[0]
-    return _summary(order, used, seconds, first[1], last[1], tuple(windows))
+
+    def _ended(self, first: Mark, last: Mark) -> np.ndarray[Any, Any]:
+        """The requests that were answered between two marks."""
+        records, end = self.crew.records, self.crew.records[:, 0]
+        return records[(end > first.at) & (end <= last.at)]
+
+    def _lag_ms(self, first: Mark, last: Mark) -> float:
+        """How late the client was on average, in ms."""
+        at, lag = self.crew.lags.T
+        return float(lag[(at > first.at) & (at <= last.at)].mean()) * 1e3
+
+    def _overloaded(self) -> bool:
+        return len(self.windows) >= STABLE_WINDOWS and not keeps_up(self.windows)
 
 
-async def _keep_one_in_flight(
-    infer: Callable[[bytes], Any], messages: list[Any], records: list[Record], stop: asyncio.Event
-) -> None:
-    turn = 0
-    while not stop.is_set():
-        message = messages[turn % len(messages)]
-        turn += 1
-        start = time.perf_counter()
-        data = message.SerializeToString()
-        sent = time.perf_counter()
-        answer = await infer(data)
-        arrived = time.perf_counter()
-        pb.ModelInferResponse.FromString(answer)
-        end = time.perf_counter()
-        records.append(Record(end, end - start, sent - start, end - arrived))
+def bound(lag_ms: float, latency_ms: float) -> bool:
+    """Whether the client is too late for what it measures."""
+    return lag_ms > max(LATE_MS, LATE_SHARE * latency_ms)
 
 
-async def _until(records: list[Record], start: float, *, seconds: float, requests: int) -> None:
-    """Wait until a window that began at `start` is long enough and has requests enough."""
-    already = sum(1 for record in records if record.end <= start)
-    while time.perf_counter() - start < seconds or len(records) - already < requests:
-        await asyncio.sleep(0.02)
-
-
-async def _statistics(call: Callable[[Any], Any], model: str) -> dict[str, float]:
-    """The server's counters: successful requests, and nanoseconds of each part."""
-    (entry,) = (await call(pb.ModelStatisticsRequest(name=model))).model_stats
-    stats = entry.inference_stats
-    return {"count": stats.success.count} | {part: getattr(stats, part).ns for part in SERVER_PARTS}
-
-
-def _window(records: list[Record], start: float, end: float, batch: int) -> Window:
-    latencies = [r.latency for r in records if start < r.end <= end]
-    return Window(throughput=len(latencies) * batch / (end - start), avg_ms=float(np.mean(latencies)) * 1e3)
-
-
-def _summary(
-    order: Order,
-    records: list[Record],
-    seconds: float,
-    before: dict[str, float],
-    after: dict[str, float],
+def summary(
+    point: Point,
+    records: np.ndarray[Any, Any],
+    first: Mark,
+    last: Mark,
     windows: tuple[Window, ...],
+    processes: int,
+    lag_ms: float,
 ) -> Measurement:
-    latency = np.array([r.latency for r in records]) * 1e3
+    """What lies between two marks, in the columns of perf_analyzer."""
+    _, latency, send, receive = records.T * 1e3
     average = float(latency.mean())
-    send = float(np.mean([r.send for r in records])) * 1e3
-    receive = float(np.mean([r.receive for r in records])) * 1e3
-    answered = after["count"] - before["count"]
-    server = {part: (after[part] - before[part]) / answered / 1e6 for part in SERVER_PARTS}
-    network = average - send - receive - math.fsum(server.values())
+    answered = last.statistics["count"] - first.statistics["count"]
+    server = {p: (last.statistics[p] - first.statistics[p]) / answered / 1e6 for p in SERVER_PARTS}
+    network = average - float(send.mean()) - float(receive.mean()) - math.fsum(server.values())
     p50, p90, p95, p99 = (float(p) for p in np.percentile(latency, (50, 90, 95, 99)))
     return Measurement(
-        throughput=len(records) * order.point.batch / seconds,
-        client_send_ms=send,
+        throughput=len(records) * point.batch / (last.at - first.at),
+        client_send_ms=float(send.mean()),
         network_server_send_recv_ms=network,
-        server_queue_ms=server["queue"],
-        server_compute_input_ms=server["compute_input"],
-        server_compute_infer_ms=server["compute_infer"],
-        server_compute_output_ms=server["compute_output"],
-        client_recv_ms=receive,
+        **{f"server_{part}_ms": server[part] for part in SERVER_PARTS},
+        client_recv_ms=float(receive.mean()),
         p50_ms=p50,
         p90_ms=p90,
         p95_ms=p95,
@@ -162,6 +219,10 @@ def _summary(
         windows=windows,
         generator="client",
         generator_version=VERSION,
+        generator_processes=processes,
+        generator_cores=(last.cpu_s - first.cpu_s) / (last.at - first.at),
+        generator_lag_ms=lag_ms,
+        generator_bound=bound(lag_ms, average),
     )
 
 

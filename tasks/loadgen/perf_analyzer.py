@@ -6,6 +6,7 @@ import csv
 import math
 import os
 import re
+import resource
 import time
 from pathlib import Path
 
@@ -72,7 +73,8 @@ def measure(point: Point, target: Target, site: Site) -> Measurement:
     Raises:
         StepError: perf_analyzer failed, hung, or gave a partial result.
     """
-    folder = target.logs / f"{target.name}.b{point.batch}c{point.concurrency}.perf_analyzer"
+    assert point.concurrency, "it counts latency from the time at which it sends, not from the intended one"
+    folder = target.logs / f"{target.name}.{point.label}.perf_analyzer"
     folder.mkdir(parents=True, exist_ok=True)
     warm = _warm_up(point, target, folder)
     # More requests than this in a second cannot be: short of it, windows are counted, not timed.
@@ -128,9 +130,11 @@ def _once(
         path.unlink(missing_ok=True)
     command = install.command(site)
     assert command is not None
+    endpoint = target.endpoint
+    url = endpoint.grpc_url if point.protocol == "grpc" else endpoint.http_url
     args = [
         *command,
-        *("-m", target.endpoint.model, "-u", target.endpoint.grpc_url, "-i", "grpc"),
+        *("-m", endpoint.model, "-u", url, "-i", point.protocol),
         *("-b", str(point.batch), "--concurrency-range", str(point.concurrency)),
         *("--input-data", str(folder / "inputs.json"), "-f", str(table), "--verbose-csv", "-v"),
         *("-s", f"{within * 100:g}", "-r", str(windows)),
@@ -140,19 +144,24 @@ def _once(
         args += ["--measurement-request-count", str(point.request_count)]
     else:
         args += ["--measurement-mode", "time_windows", "-p", f"{WINDOW_S * 1e3:.0f}"]
-    if point.shared_memory == "system":
-        args += [
-            "--shared-memory",
-            "system",
-            "--output-shared-memory-size",
-            str(max(warm.outputs.values())),
-        ]
+    if point.shared_memory != "none":
+        args += ["--shared-memory", point.shared_memory]
+        args += ["--output-shared-memory-size", str(max(warm.outputs.values()))]
+    start, cpu_s = time.perf_counter(), _children_cpu_s()
     try:
         proc.run(args, log_path=log_path, timeout_s=timeout_s(point, target))
     except BaseException:
         _remove_regions(warm)
         raise
-    return parse(point, log_path.read_text(errors="replace"), table)
+    cores = (_children_cpu_s() - cpu_s) / (time.perf_counter() - start)
+    found = parse(point, log_path.read_text(errors="replace"), table)
+    return found.model_copy(update={"generator_processes": 1, "generator_cores": cores})
+
+
+def _children_cpu_s() -> float:
+    """CPU time of all processes that have ended below this one."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def parse(point: Point, output: str, table: Path) -> Measurement:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 import polars as pl
 
-from tasks.core.errors import UserError
 from tasks.core.results import Verdict
+from tasks.core.slo import Slo
 from tasks.core.values import Scenario, Value
 
 OF_CELL = ("cell", "profile")
@@ -24,7 +22,7 @@ class Aim(Value):
     column: str
     windows: str
     most: bool
-    p99_limit_ms: float | None = None
+    slo: Slo | None = None
 
 
 AIMS = (
@@ -94,29 +92,16 @@ class Choice(Value):
         )
 
 
-def limit(text: str) -> float:
-    """The p99 latency, in ms, of an objective like `p99=50ms`.
-
-    Raises:
-        UserError: it is no objective.
-    """
-    found = re.fullmatch(r"p99=(\d+(?:\.\d+)?)(ms|s)", text)
-    value = float(found[1]) * (1000 if found[2] == "s" else 1) if found else 0
-    if not value:
-        raise UserError(f"--slo {text!r}: write the largest p99 latency, like p99=50ms")
-    return value
-
-
-def under(p99_limit_ms: float) -> Aim:
-    """The aim of a service level objective."""
-    title = f"most throughput, online, p99 at most {p99_limit_ms:g} ms"
-    return AIMS[1].model_copy(update={"title": title, "p99_limit_ms": p99_limit_ms})
+def under(slo: Slo) -> Aim:
+    """The aim of a service-level objective."""
+    title = f"most throughput, online, {slo.statistic} at most {slo.limit_ms:g} ms"
+    return AIMS[1].model_copy(update={"title": title, "slo": slo})
 
 
 def choices(
     cells: pl.DataFrame,
     measurements: pl.DataFrame,
-    p99_limit_ms: float | None = None,
+    slo: Slo | None = None,
     verdict: Verdict = "passed",
 ) -> list[Choice]:
     """For each model on each device the stable point of every aim, among the cells with that verdict.
@@ -124,13 +109,13 @@ def choices(
     An aim that no point meets has no choice.
     """
     points = _points(cells, measurements, verdict)
-    aims = AIMS if p99_limit_ms is None else (*AIMS, under(p99_limit_ms))
+    aims = AIMS if slo is None else (*AIMS, under(slo))
     found = []
     for _, of_model in points.group_by(OF_MODEL, maintain_order=True):
         for aim in aims:
             candidates = of_model.filter(pl.col("scenario") == aim.scenario)
-            if aim.p99_limit_ms is not None:
-                candidates = candidates.filter(pl.col("p99_ms") <= aim.p99_limit_ms)
+            if aim.slo is not None:
+                candidates = candidates.filter(pl.col(f"{aim.slo.statistic}_ms") <= aim.slo.limit_ms)
             ranked = candidates.sort(aim.column, descending=aim.most)
             best_of_cell = ranked.unique("cell", keep="first", maintain_order=True)
             if not best_of_cell.is_empty():
@@ -139,13 +124,13 @@ def choices(
 
 
 def best(
-    cells: pl.DataFrame, measurements: pl.DataFrame, p99_limit_ms: float | None = None
+    cells: pl.DataFrame, measurements: pl.DataFrame, slo: Slo | None = None
 ) -> tuple[list[Choice], Verdict]:
     """What to ship; where nothing passed, the best of what was only measured, which is no recommendation."""
-    found = choices(cells, measurements, p99_limit_ms)
+    found = choices(cells, measurements, slo)
     if found:
         return found, "passed"
-    return choices(cells, measurements, p99_limit_ms, "measured"), "measured"
+    return choices(cells, measurements, slo, "measured"), "measured"
 
 
 def frontier(cells: pl.DataFrame, measurements: pl.DataFrame) -> pl.DataFrame:
@@ -158,10 +143,11 @@ def frontier(cells: pl.DataFrame, measurements: pl.DataFrame) -> pl.DataFrame:
 
 
 def _points(cells: pl.DataFrame, measurements: pl.DataFrame, verdict: Verdict) -> pl.DataFrame:
-    """The stable points of the cells with a verdict, each with its cell's accuracy."""
+    """The stable points, at a concurrency, of the cells with a verdict, each with its cell's accuracy."""
     of_verdict = cells.filter(pl.col("verdict") == verdict)
     accuracy = of_verdict.select(*OF_CELL, "metric", "served_metric", "metric_drop")
-    return measurements.filter(pl.col("stable")).join(accuracy, on=OF_CELL, nulls_equal=True)
+    closed_loop = pl.col("request_rate").is_null()
+    return measurements.filter(pl.col("stable") & closed_loop).join(accuracy, on=OF_CELL, nulls_equal=True)
 
 
 def _choice(aim: Aim, best_of_cell: pl.DataFrame) -> Choice:

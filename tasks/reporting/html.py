@@ -11,6 +11,7 @@ import polars as pl
 import vl_convert
 
 from tasks.core.results import Verdict
+from tasks.core.slo import Slo
 from tasks.reporting.answer import Choice, best, frontier, lead_text
 from tasks.reporting.charts import Drawing
 from tasks.reporting.columns import FILTERS
@@ -33,10 +34,10 @@ def page(
     measurements: pl.DataFrame,
     tables: dict[str, Table],
     drawings: tuple[Drawing, ...],
-    p99_limit_ms: float | None = None,
+    slo: Slo | None = None,
 ) -> str:
     """The whole page; every string from outside is escaped."""
-    answers, verdict = best(cells, measurements, p99_limit_ms)
+    answers, verdict = best(cells, measurements, slo)
     first = next(iter(answers), None)
     payload = {
         "filters": FILTERS,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import polars as pl
 
+from tasks.core.slo import Slo
 from tasks.reporting.answer import choices, lead_text
 from tasks.reporting.columns import PUBLISHED
 
@@ -15,12 +16,12 @@ def document(
     campaign: str,
     cells: pl.DataFrame,
     measurements: pl.DataFrame,
-    p99_limit_ms: float | None = None,
+    slo: Slo | None = None,
     beside: pl.DataFrame | None = None,
 ) -> str:
     """The whole report; `beside` has NVIDIA's published rows next to ours."""
     parts = [f"# servegrid campaign {campaign}", _where(cells)]
-    parts += ["## What to ship", _answer(cells, measurements, p99_limit_ms)]
+    parts += ["## What to ship", _answer(cells, measurements, slo)]
     parts += ["## Cells", _cells(cells)]
     errors = cells.filter(pl.col("verdict") == "error")
     if errors.height:
@@ -46,7 +47,7 @@ def _where(cells: pl.DataFrame) -> str:
     )
 
 
-def _answer(cells: pl.DataFrame, measurements: pl.DataFrame, p99_limit_ms: float | None) -> str:
+def _answer(cells: pl.DataFrame, measurements: pl.DataFrame, slo: Slo | None) -> str:
     rows = [
         (
             f"{c.model}: {c.aim}",
@@ -57,7 +58,7 @@ def _answer(cells: pl.DataFrame, measurements: pl.DataFrame, p99_limit_ms: float
             c.accuracy,
             lead_text(c),
         )
-        for c in choices(cells, measurements, p99_limit_ms)
+        for c in choices(cells, measurements, slo)
     ]
     if not rows:
         return "Nothing: no cell passed with a stable point."
@@ -108,9 +109,9 @@ def _points(rows: pl.DataFrame) -> str:
         (
             row["cell"],
             str(row["batch"]),
-            str(row["concurrency"]),
+            str(row["concurrency"] or f"{row['request_rate']:g}/s"),
             *(_number(row[column], 2) for column in columns.values()),
-            "yes" if row["stable"] else "unstable",
+            _trust(row["stable"], row["failed_checks"] or ()),
         )
         for row in rows.iter_rows(named=True)
     ]
@@ -124,6 +125,12 @@ def _beside(rows: pl.DataFrame) -> str:
         for row in rows.iter_rows(named=True)
     ]
     return _table([column.title for column in named], body)
+
+
+def _trust(stable: bool, failed_checks: Sequence[str]) -> str:
+    """Whether a point is stable, and which other checks it fails."""
+    others = [name for name in failed_checks if name != "stability"]
+    return ", ".join(["yes" if stable else "unstable", *others])
 
 
 def _time(cells: pl.DataFrame) -> str:

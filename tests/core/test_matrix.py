@@ -69,6 +69,31 @@ def test_limits_cut_points_and_keep_the_smallest(spec: ModelSpec, profile: GpuPr
     assert small.product == full.product
 
 
+def test_what_is_asked_of_the_load_is_in_the_plans(spec: ModelSpec, profile: GpuProfile) -> None:
+    asked = {"request_rates": (5.0,), "distribution": "constant", "slo": "p95=0.1s", "protocol": "http"}
+    cell = plan(spec, profile, shared_memory="none", **asked).cells[0]
+    assert (cell.static.protocol, cell.dynamic.protocol) == ("http", "http")
+    assert (cell.offline.protocol, cell.online.protocol) == ("http", "http")
+    assert (cell.offline.shared_memory, cell.online.shared_memory) == ("none", "none")
+    assert (cell.offline.request_rates, cell.offline.slo, cell.offline.fixed_points) == ((), None, True)
+    assert (cell.online.request_rates, cell.online.distribution) == ((5.0,), "constant")
+    assert (cell.online.slo, cell.online.fixed_points) == ("p95=100ms", False)
+    assert cell.online.extent == "online up to concurrency 16, 1 rates, rates for p95=100ms"
+
+
+def test_cuda_shared_memory_needs_a_gpu(spec: ModelSpec, profile: GpuProfile) -> None:
+    on_cpu = profile.model_copy(update={"device_kind": "cpu"})
+    found = plan(spec, on_cpu, shared_memory="cuda")
+    assert not found.cells
+    assert {e.reason for e in found.excluded if "shared memory" in e.reason} == {
+        f"shared memory cuda needs a GPU; gpu_profiles/{profile.name}.yaml has none"
+    }
+    on_gpu = profile.model_copy(update={"device_kind": "gpu"})
+    cells = plan(spec, on_gpu, shared_memory="cuda").cells
+    assert cells
+    assert {cell.online.shared_memory for cell in cells} == {"cuda"}
+
+
 def test_random_weights_are_another_product(spec: ModelSpec, profile: GpuProfile) -> None:
     random = expand(
         spec,

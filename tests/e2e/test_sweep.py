@@ -27,7 +27,7 @@ BUILD = ("prepare", "export", "convert", "profile_data", "reference")
 PRECISIONS = ("fp32", "fp16", "int8")
 CELLS = {f"bert_large_qa-tiny-onnx-{precision}" for precision in PRECISIONS}
 ASKED = ("--format", "onnx", "--accelerator", "none", *(w for p in PRECISIONS for w in ("--precision", p)))
-LIMITS = ("--max-batch-size", "4", "--max-concurrency", "4")
+LIMITS = ("--max-batch-size", "4", "--max-concurrency", "4", "--fixed-points")
 """Two points a scenario and cell."""
 MORE = {"fp16": {"convert": 1}, "int8": {"profile_data": 1}}
 """What a precision adds: fp16 is made of the fp32 graph, int8 is calibrated."""
@@ -126,7 +126,8 @@ def test_a_second_sweep_builds_nothing_and_measures_again(sweep: Any, api: Any) 
     command, _ = sweep
     before = len(api.task_runs("bert_large_qa"))
     one = ("--format", "onnx", "--precision", "fp32", "--accelerator", "none")
-    code, output = command.run("sweep", *one, *LIMITS, "--generator", "client")
+    limits = ("--max-batch-size", "4", "--max-concurrency", "2", "--request-rate", "20")
+    code, output = command.run("sweep", *one, *limits, "--generator", "client")
     assert code == 0, output
     runs = api.task_runs("bert_large_qa")[before:]
     states = {run["name"].split()[0]: run["state"]["name"] for run in runs}
@@ -134,7 +135,19 @@ def test_a_second_sweep_builds_nothing_and_measures_again(sweep: Any, api: Any) 
     assert {states[stage] for stage in ("baseline", "online", "offline")} == {"Completed"}
     measurements = pl.read_parquet(command.campaign / "measurements.parquet")
     assert set(measurements["generator"]) == {"client"}
-    assert measurements.height == 4
+    assert measurements.height == 5
+    assert "next is concurrency 2: bracket: it is the first" in output
+    online = measurements.filter(pl.col("scenario") == "online")
+    assert online["concurrency"].to_list() == [1, 2, None]
+    assert online["request_rate"].to_list() == [None, None, 20.0]
+    assert online["distribution"].to_list() == [None, None, "poisson"]
+    assert online["knee"].sum() == 1
+    told = ("repeats", "throughput_spread", "latency_spread", "component_residual_ms", "generator_cores")
+    assert (
+        measurements.select("failed_checks", "generator_bound", *told).null_count().sum_horizontal()[0] == 0
+    )
+    assert online["littles_law_residual"].is_null().to_list() == [False, False, True]
+    assert "20/s" in (command.campaign / "report.md").read_text()
 
 
 def free_port() -> int:

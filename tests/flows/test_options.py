@@ -28,6 +28,12 @@ GIVEN = {
     "max_batch_size": 2,
     "max_concurrency": 3,
     "request_count": 4,
+    "fixed_points": True,
+    "request_rates": (50.0, 0.5),
+    "distribution": "constant",
+    "slo": "p99=50ms",
+    "protocol": "http",
+    "shared_memory": "none",
     "params": ("a=1", "b=2"),
     "plugin_paths": ("c", "d"),
 }
@@ -37,7 +43,9 @@ ARGUMENTS = (
     "--random-weights --generator client --server other "
     "--format onnx --precision fp16 --precision fp32 --accelerator trt --max-batch-size 2 "
     "--url grpcs://u:1 --ca-file ca --headers-file h --triton-release 25.02 "
-    "--max-concurrency 3 --request-count 4 --param a=1 --param b=2 --plugin-path c --plugin-path d"
+    "--max-concurrency 3 --request-count 4 --fixed-points --request-rate 50 --request-rate 0.5 "
+    "--distribution constant --slo p99=50ms --protocol http --shared-memory none "
+    "--param a=1 --param b=2 --plugin-path c --plugin-path d"
 )
 
 
@@ -69,6 +77,19 @@ def test_what_is_not_given_is_the_default() -> None:
 def test_wrong_value_is_told_with_those_that_there_are() -> None:
     with pytest.raises(UserError, match="generator: Input should be 'auto', 'perf_analyzer' or 'client'"):
         called("--generator", "cleint")
+
+
+@pytest.mark.parametrize("slo", ["50ms", "p99", "p98=50ms", "p99=50", "p99=0ms", "p99<50ms", "p99=-1ms", ""])
+def test_wrong_objective_is_told_what_one_looks_like(slo: str) -> None:
+    with pytest.raises(UserError, match=r"^slo: .*write a statistic .*p99=50ms") as caught:
+        called("--slo", slo)
+    assert repr(slo) in str(caught.value)
+
+
+@pytest.mark.parametrize("rate", ["0", "-1", "fast"])
+def test_wrong_rate_is_told(rate: str) -> None:
+    with pytest.raises(UserError, match=r"request_rates\.0: "):
+        called("--request-rate", rate)
 
 
 def test_help_says_what_each_option_does() -> None:

@@ -12,6 +12,7 @@ import psutil
 import pytest
 
 from tasks.core.errors import StepError
+from tasks.core.results import MEASURED
 from tasks.core.site import Site
 from tasks.core.values import Generator
 from tasks.loadgen import GENERATORS
@@ -38,27 +39,30 @@ def generator(request: pytest.FixtureRequest, site: Site) -> Generator:
     return name
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=[("perf_analyzer", "grpc"), ("client", "grpc"), ("client", "http")])
 def measured(
-    generator: Generator,
+    request: pytest.FixtureRequest,
     server: Any,
     identity: str,
     samples: Path,
     site: Site,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Measurement:
-    """One point of the hosted identity."""
+    """One point of the hosted identity, over each protocol."""
+    generator, protocol = request.param
+    if reason := GENERATORS[generator].problem(site):
+        pytest.skip(reason)
+    point = POINT.model_copy(update={"protocol": protocol})
     logs = tmp_path_factory.mktemp("logs")
     target = Target(endpoint=server.endpoint(identity), samples=samples, logs=logs, name="it")
-    return GENERATORS[generator].measure(POINT, target, site)
+    return GENERATORS[generator].measure(point, target, site)
 
 
-def test_every_column_is_measured(measured: Measurement, generator: Generator) -> None:
-    numbers = [v for v in measured.model_dump().values() if isinstance(v, float)]
-    assert len(numbers) == 13
+def test_every_column_is_measured(measured: Measurement) -> None:
+    numbers = [getattr(measured, name) for name in MEASURED]
     assert all(math.isfinite(v) and v >= 0 for v in numbers)
     assert measured.p50_ms <= measured.p90_ms <= measured.p95_ms <= measured.p99_ms
-    assert measured.generator == generator
+    assert measured.generator in GENERATORS
 
 
 def test_windows_and_requests_are_as_many_as_asked(measured: Measurement) -> None:
@@ -89,6 +93,44 @@ def regions(server: Any) -> set[str]:
     prefix = server.running.shm_prefix
     names = {path.name for path in SHM.iterdir()}
     return {n for n in names if n == "y" or n.startswith("x_") or (n.startswith(prefix) and n not in own)}
+
+
+def test_the_generator_tells_its_own_load(measured: Measurement) -> None:
+    assert measured.generator_processes
+    assert measured.generator_cores is not None
+    assert 0 < measured.generator_cores < measured.generator_processes * 2
+    if measured.generator == "client":
+        assert measured.generator_lag_ms is not None
+        late = measured.generator_lag_ms > max(0.5, 0.05 * measured.avg_ms)
+        assert measured.generator_bound is late
+    else:
+        assert (measured.generator_lag_ms, measured.generator_bound) == (None, None)
+
+
+def test_a_server_that_stalls_for_a_second_shows_it_at_a_poisson_rate(
+    server: Any, identity: str, samples: Path, site: Site, tmp_path: Path
+) -> None:
+    point = POINT.model_copy(
+        update={"batch": 1, "concurrency": None, "request_rate": 100.0, "distribution": "poisson"}
+    )
+    target = Target(endpoint=server.endpoint(identity), samples=samples, logs=tmp_path, name="it")
+    before = server.statistics(identity).inference_count
+    with ThreadPoolExecutor(1) as pool:
+        pending = pool.submit(GENERATORS["client"].measure, point, target, site)
+        while server.statistics(identity).inference_count < before + 150:
+            assert not pending.done(), pending.result()
+            time.sleep(0.02)
+        server.process.suspend()
+        try:
+            time.sleep(1.0)
+        finally:
+            server.process.resume()
+        found = pending.result()
+    assert 700 < found.p99_ms < 2500  # a closed loop would have sent one request in that second
+    assert found.p50_ms < 200
+    assert all(window.offered for window in found.windows)
+    assert found.request_count == pytest.approx(found.throughput * len(found.windows), rel=0.5)
+    assert found.throughput == pytest.approx(100.0, rel=0.25)
 
 
 @pytest.fixture

@@ -1,0 +1,34 @@
+"""Which request rate to try next, from those that held an objective and those that did not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+RESOLUTION = 0.05
+"""Rates closer than this share are one: the highest that holds is known."""
+GROWTH = 1.25
+LEAST = 1 / 64
+"""Of the first rate: where not even this share of it holds, none does."""
+
+
+def highest_held(tried: Mapping[float, bool]) -> float | None:
+    """The highest rate that holds below every one that does not."""
+    failed = min((rate for rate, held in tried.items() if not held), default=float("inf"))
+    return max((rate for rate, held in tried.items() if held and rate < failed), default=None)
+
+
+def next_rate(tried: Mapping[float, bool], first: float) -> float | None:
+    """The next rate, from `first` on: up until one fails, down until one holds, then halfway between; None
+    when the highest that holds is known, or that none does."""
+    if not tried:
+        return first
+    held, failed = (
+        highest_held(tried),
+        min((rate for rate, holds in tried.items() if not holds), default=None),
+    )
+    if failed is None:
+        assert held is not None
+        return held * GROWTH
+    if held is None:
+        return failed / 2 if failed / 2 >= first * LEAST else None
+    return (held + failed) / 2 if failed - held > RESOLUTION * failed else None

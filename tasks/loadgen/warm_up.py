@@ -1,0 +1,29 @@
+"""Warming a loaded model up before a plan: what a size of batch does once (compiling, tuning, allocating) is
+no part of any window."""
+
+from __future__ import annotations
+
+import json
+
+from tasks.core.values import LoadPlan
+from tasks.loadgen.base import Target
+from tasks.loadgen.requests import Samples, server_config
+from tasks.servers.connection import connect
+
+
+def warm_up(plan: LoadPlan, target: Target, timeout_s: float) -> None:
+    """Send one batch of every size that the server may run: those of the plan, or, where it batches
+    dynamically, each up to the largest."""
+    model = target.endpoint.model
+    with connect(target.endpoint.grpc_url, target.endpoint.channel) as client:
+        config = server_config(client, model)
+        samples = Samples.read(target.samples, config)
+        for size in sizes(plan, config):
+            client.infer(model, samples.batch(0, size).inputs(), client_timeout=timeout_s)
+
+
+def sizes(plan: LoadPlan, config: str) -> tuple[int, ...]:
+    """The batch sizes to warm, for a model config (JSON)."""
+    entries = json.loads(config)
+    largest = int(entries.get("max_batch_size", 0))
+    return tuple(range(1, largest + 1)) if "dynamic_batching" in entries and largest else plan.batch_sizes
