@@ -44,6 +44,8 @@ soak: install
 bench: install perf-analyzer
 	$(BIN)/python bench/hosted_overhead.py
 	$(BIN)/python bench/aa_pairs.py
+	$(BIN)/python bench/client_vs_perf_analyzer.py
+	$(BIN)/python bench/adaptive_points.py
 
 # Root, buildah and debootstrap; no container engine.
 image-test:

@@ -1,0 +1,92 @@
+"""What the benchmarks of the load generators share: a server, small models in it, and tiny BERT."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tritonclient.grpc as triton
+
+from flows.options import SweepOptions
+from flows.planning import plan
+from flows.qualify import build_cell, workplace
+from tasks.configure import write_repository
+from tasks.core.site import Site
+from tasks.core.values import Endpoint, Interface
+from tasks.loadgen.base import Target
+from tasks.servers import embedded
+from tasks.servers.base import Running
+
+CONFIG = """
+backend: "python" max_batch_size: 8
+input {{ name: "x" data_type: TYPE_INT32 dims: 64 }} output {{ name: "y" data_type: TYPE_INT32 dims: 64 }}
+instance_group {{ count: {instances} kind: KIND_CPU }}
+"""
+MODEL = """
+import time
+import triton_python_backend_utils as pb_utils
+class TritonPythonModel:
+    def execute(self, requests):
+        inputs = [pb_utils.get_input_tensor_by_name(request, "x") for request in requests]
+        outputs = [pb_utils.Tensor.from_dlpack("y", x.to_dlpack()) for x in inputs]
+        time.sleep({sleep_s})
+        return [pb_utils.InferenceResponse([y]) for y in outputs]
+"""
+
+
+class Bench:
+    """A running server and its repository."""
+
+    def __init__(self, site: Site, folder: Path, running: Running, client: Any) -> None:
+        self.site, self.folder, self.running, self.client = site, folder, running, client
+
+    def python_model(self, name: str, *, sleep_s: float = 0.0, instances: int = 1) -> Target:
+        """A model that returns its input, int32 [b, 64], after a sleep; without the dynamic batcher."""
+        version = self.folder / "repository" / name / "1"
+        version.mkdir(parents=True)
+        (version.parent / "config.pbtxt").write_text(CONFIG.format(instances=instances))
+        (version / "model.py").write_text(MODEL.format(sleep_s=sleep_s))
+        samples = self.folder / f"{name}.samples"
+        samples.mkdir()
+        x = np.arange(64 * 64, dtype=np.int32).reshape(64, 64)
+        np.savez(samples / "samples.npz", allow_pickle=False, **{"x/x": x})
+        return self._load(name, samples)
+
+    def tiny_bert(self) -> Target:
+        """Tiny BERT as the sweep builds and serves it online: ONNX, fp32."""
+        asked = {"formats": ("onnx",), "precisions": ("fp32",), "accelerators": ("none",)}
+        (model,) = plan(SweepOptions.model_validate(asked | {"generator": "client"}), self.site)
+        (cell,) = model.plan.cells
+        at = workplace(model.plugin, cell, self.site, "bench").model_copy(update={"logs": self.folder})
+        built = build_cell(
+            model.plugin, cell, "bench", at, make=lambda stage, request, at: stage.fn(request, at)
+        )
+        artifact = self.site.store.path(built.converted)
+        interface = Interface.model_validate_json((artifact / "interface.json").read_text(encoding="utf-8"))
+        repository = self.folder / "repository"
+        write_repository(repository, "tiny_bert", cell.product.format, cell.dynamic, interface, artifact)
+        return self._load("tiny_bert", self.site.store.path(built.samples))
+
+    def _load(self, name: str, samples: Path) -> Target:
+        self.client.load_model(name)
+        known = self.running.model_dump(include={"grpc_url", "http_url", "shm_prefix"})
+        endpoint = Endpoint(
+            model=name, server="embedded", server_version=self.running.version, backend="hosted",
+            server_log=self.running.log, load_s=0, first_request_ms=100, **known,
+        )  # fmt: skip
+        return Target(endpoint=endpoint, samples=samples, logs=self.folder, name=name)
+
+
+@contextmanager
+def serving(site: Site) -> Iterator[Bench]:
+    """A server for as long as the block runs."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        (folder / "repository").mkdir()
+        running = stack.enter_context(embedded.serve(site, folder / "repository", folder / "server.log"))
+        client = stack.enter_context(triton.InferenceServerClient(running.grpc_url))
+        yield Bench(site, folder, running, client)
