@@ -33,8 +33,8 @@ class PartlyMeasuredError(StepError):
 
 
 class MeasuredPoint(Value):
-    """A point, what was measured there and when (ISO 8601, UTC), how far that can be trusted, and what the point
-    is in its plan."""
+    """A point, what was measured there and when (ISO 8601, UTC), how far that can be trusted, and what the
+    point is in its plan."""
 
     batch: int
     concurrency: int | None

@@ -322,8 +322,10 @@ def last_wall_s(results: Path) -> dict[tuple[str, str, bool], float]:
 
 
 def published_columns(measurements: pl.DataFrame, scenario: str) -> pl.DataFrame:
-    """One scenario's points in the columns, order and units of the published tables."""
+    """One scenario's points in the columns, order and units of the published tables, which have none at a
+    request rate."""
     # The published tables call this one parameter of BERT and FastPitch a column of their own.
     length = pl.col("parameters").str.json_path_match("$.max_seq_length").cast(pl.Int64)
-    found = measurements.filter(pl.col("scenario") == scenario).with_columns(sequence_length=length)
+    of_scenario = (pl.col("scenario") == scenario) & pl.col("request_rate").is_null()
+    found = measurements.filter(of_scenario).with_columns(sequence_length=length)
     return found.select(*PUBLISHED_KEYS, *MEASURED).rename(MEASURED)

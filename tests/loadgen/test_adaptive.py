@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from tasks.loadgen.adaptive import Measured, knee, next_concurrency
@@ -73,10 +73,10 @@ def test_bracket_ends_at_the_most_that_is_allowed(most: int) -> None:
 def test_noise_of_a_few_percent_moves_the_knee_by_no_more_than_a_step() -> None:
     far = 0
     for seed in range(50):
-        noise = random.Random(seed)
+        noise = np.random.default_rng(seed)
 
-        def noisy(concurrency: int, noise: random.Random = noise) -> Measured:
-            exact, factor = instances(8)(concurrency), noise.uniform(0.98, 1.02)
+        def noisy(concurrency: int, noise: np.random.Generator = noise) -> Measured:
+            exact, factor = instances(8)(concurrency), float(noise.uniform(0.98, 1.02))
             return Measured(throughput=exact.throughput * factor, avg_ms=exact.avg_ms / factor)
 
         points, _ = explore(noisy, 32)

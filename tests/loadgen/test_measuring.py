@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -131,6 +132,19 @@ def test_a_server_that_stalls_for_a_second_shows_it_at_a_poisson_rate(
     assert all(window.offered for window in found.windows)
     assert found.request_count == pytest.approx(found.throughput * len(found.windows), rel=0.5)
     assert found.throughput == pytest.approx(100.0, rel=0.25)
+
+
+def test_a_high_rate_is_shared_by_processes(
+    server: Any, identity: str, samples: Path, site: Site, tmp_path: Path
+) -> None:
+    point = POINT.model_copy(
+        update={"batch": 1, "concurrency": None, "request_rate": 1100.0, "distribution": "constant"}
+    )
+    target = Target(endpoint=server.endpoint(identity), samples=samples, logs=tmp_path, name="it")
+    found = GENERATORS["client"].measure(point, target, site)
+    assert found.generator_processes == min(2, len(os.sched_getaffinity(0)))
+    for window in found.windows:
+        assert window.offered == pytest.approx(1100.0, rel=0.1)
 
 
 @pytest.fixture
