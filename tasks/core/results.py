@@ -21,6 +21,7 @@ import polars as pl
 
 from tasks.core.environment import Host
 from tasks.core.errors import UserError
+from tasks.core.point_columns import PLACE, TRUST
 from tasks.core.roofline import Roofline
 from tasks.core.values import Cell, LoadPlan, Precision, Product, Serving
 
@@ -125,25 +126,13 @@ MEASUREMENTS: dict[str, pl.DataType] = {
     "framework_avg_ms": pl.Float64(),
     **dict.fromkeys(("flops_per_inference", "limit_throughput", "share_of_limit"), pl.Float64()),
     "limit": pl.String(),
-    "request_rate": pl.Float64(),
-    **dict.fromkeys(("distribution", "slo"), pl.String()),
-    **dict.fromkeys(("slo_holds", "slo_best", "knee"), pl.Boolean()),
+    **PLACE,
     "windows_throughput": pl.List(pl.Float64()),
     "windows_avg_ms": pl.List(pl.Float64()),
     "stable": pl.Boolean(),
     **dict.fromkeys(("generator", "generator_version"), pl.String()),
-    "failed_checks": pl.List(pl.String()),
-    **dict.fromkeys(("repeats", "generator_processes"), pl.Int64()),
-    **dict.fromkeys(("throughput_spread", "latency_spread"), pl.Float64()),
-    **dict.fromkeys(("littles_law_residual", "component_residual_ms"), pl.Float64()),
-    **dict.fromkeys(("generator_cores", "generator_lag_ms"), pl.Float64()),
-    "generator_bound": pl.Boolean(),
-    **dict.fromkeys(("sm_clock_min_mhz", "sm_clock_max_mhz", "temperature_c"), pl.Int64()),
-    "power_w": pl.Float64(),
-    "throttle_reasons": pl.List(pl.String()),
-    "foreign_processes": pl.Int64(),
+    **TRUST,
 }
-"""From `failed_checks` on: the trust card (`tasks.loadgen.trust`, `tasks.core.card`)."""
 
 
 def common(

@@ -211,7 +211,7 @@ def test_used_card_is_the_first_visible_one_of_a_fake_driver(
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     fake = SimpleNamespace(nvmlDeviceGetHandleByIndex=int, nvmlDeviceGetHandleByUUID=str)
-    assert environment._used_card(fake) == used
+    assert environment.used_card(fake) == used
 
 
 def test_each_card_of_a_host_has_its_own_lock_with_a_fake_driver(monkeypatch: pytest.MonkeyPatch) -> None:
