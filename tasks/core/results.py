@@ -19,9 +19,9 @@ from typing import IO, Any, Literal
 
 import polars as pl
 
+from tasks.core.columns import MEASURED, PLACE, SERVING, TRUST
 from tasks.core.environment import Host
 from tasks.core.errors import UserError
-from tasks.core.point_columns import PLACE, TRUST
 from tasks.core.roofline import Roofline
 from tasks.core.values import Cell, LoadPlan, Precision, Product, Serving
 
@@ -40,23 +40,6 @@ SETTLED: tuple[Verdict, ...] = (*WHOLE, "failed_accuracy", "infeasible", "unsupp
 
 Row = dict[str, Any]
 Kind = Literal["cell", "measurement"]
-
-MEASURED = {
-    "throughput": "throughput",
-    "client_send_ms": "client_send",
-    "network_server_send_recv_ms": "network_server_send_recv",
-    "server_queue_ms": "server_queue",
-    "server_compute_input_ms": "server_compute_input",
-    "server_compute_infer_ms": "server_compute_infer",
-    "server_compute_output_ms": "server_compute_output",
-    "client_recv_ms": "client_recv",
-    "p50_ms": "p50",
-    "p90_ms": "p90",
-    "p95_ms": "p95",
-    "p99_ms": "p99",
-    "avg_ms": "avg",
-}
-"""Our column of a measurement -> its name in the published tables (all but throughput in ms)."""
 
 PUBLISHED_KEYS = (
     "model",
@@ -86,20 +69,6 @@ COMMON: dict[str, pl.DataType] = {
 }
 """flow_run, worker_pid: the `qualify` run that wrote the row, and its process; started_at, ended_at: of a
 cell its run, of a point its measurement, ISO 8601 in UTC."""
-SERVING: dict[str, pl.DataType] = {
-    "batching": pl.String(),
-    "max_batch_size": pl.Int64(),
-    "preferred_batch_sizes": pl.List(pl.Int64()),
-    "max_queue_delay_us": pl.Int64(),
-    "instances": pl.Int64(),
-    **dict.fromkeys(("device_kind", "backend", "protocol"), pl.String()),
-    "cuda_graph": pl.Boolean(),
-    "warm_up_batch_sizes": pl.List(pl.Int64()),
-    "load_timeout_s": pl.Int64(),
-    **dict.fromkeys(("server", "server_version"), pl.String()),
-    "load_s": pl.Float64(),
-    "first_request_ms": pl.Float64(),
-}
 CELLS: dict[str, pl.DataType] = {
     **COMMON,
     **dict.fromkeys(("static", "dynamic", "offline", "online"), pl.String()),

@@ -1,0 +1,58 @@
+"""Columns of a measured point: how it was served, what was measured, what it is, how far to trust it."""
+
+from __future__ import annotations
+
+import polars as pl
+
+MEASURED = {
+    "throughput": "throughput",
+    "client_send_ms": "client_send",
+    "network_server_send_recv_ms": "network_server_send_recv",
+    "server_queue_ms": "server_queue",
+    "server_compute_input_ms": "server_compute_input",
+    "server_compute_infer_ms": "server_compute_infer",
+    "server_compute_output_ms": "server_compute_output",
+    "client_recv_ms": "client_recv",
+    "p50_ms": "p50",
+    "p90_ms": "p90",
+    "p95_ms": "p95",
+    "p99_ms": "p99",
+    "avg_ms": "avg",
+}
+"""Our column of a measurement -> its name in the published tables (all but throughput in ms)."""
+
+SERVING: dict[str, pl.DataType] = {
+    "batching": pl.String(),
+    "max_batch_size": pl.Int64(),
+    "preferred_batch_sizes": pl.List(pl.Int64()),
+    "max_queue_delay_us": pl.Int64(),
+    "instances": pl.Int64(),
+    **dict.fromkeys(("device_kind", "backend", "protocol"), pl.String()),
+    "cuda_graph": pl.Boolean(),
+    "warm_up_batch_sizes": pl.List(pl.Int64()),
+    "load_timeout_s": pl.Int64(),
+    **dict.fromkeys(("server", "server_version"), pl.String()),
+    "load_s": pl.Float64(),
+    "first_request_ms": pl.Float64(),
+}
+
+PLACE: dict[str, pl.DataType] = {
+    "request_rate": pl.Float64(),
+    **dict.fromkeys(("distribution", "slo"), pl.String()),
+    **dict.fromkeys(("slo_holds", "slo_best", "knee"), pl.Boolean()),
+}
+"""How it was loaded, where not by a concurrency, and what it is in its plan (`tasks.loadgen.points`)."""
+
+TRUST: dict[str, pl.DataType] = {
+    "failed_checks": pl.List(pl.String()),
+    **dict.fromkeys(("repeats", "generator_processes"), pl.Int64()),
+    **dict.fromkeys(("throughput_spread", "latency_spread"), pl.Float64()),
+    **dict.fromkeys(("littles_law_residual", "component_residual_ms"), pl.Float64()),
+    **dict.fromkeys(("generator_cores", "generator_lag_ms"), pl.Float64()),
+    "generator_bound": pl.Boolean(),
+    **dict.fromkeys(("sm_clock_min_mhz", "sm_clock_max_mhz", "temperature_c"), pl.Int64()),
+    "power_w": pl.Float64(),
+    "throttle_reasons": pl.List(pl.String()),
+    "foreign_processes": pl.Int64(),
+}
+"""The trust card (`tasks.loadgen.trust`, `tasks.core.card`)."""
