@@ -25,7 +25,7 @@ def test_a_worker_runs_the_deployment(command: Any, tmp_path: Path, monkeypatch:
         assert code == 0, output
         assert output.count(said) == len(list((ROOT / "gpu_profiles").glob("*.yaml"))) + 1
     prefect(command, "deploy", "--all", "--prefect-file", "deployments/prefect.yaml")
-    options = {"models": ["tiny_mlp"], "formats": ["onnx"], "generator": "client"}
+    options = {"models": ["tiny_mlp"], "formats": ["onnx"], "generator": "client", "fixed_points": True}
     for name, value in command.env.items():
         monkeypatch.setenv(name, value)
     worker = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "gpu-cpu"]

@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 ASKED = ("--format", "ts-trace", "--format", "onnx", "--precision", "fp32", "--precision", "fp16")
-LIMITS = ("--accelerator", "none", "--max-batch-size", "4", "--max-concurrency", "4")
+LIMITS = ("--accelerator", "none", "--max-batch-size", "4", "--max-concurrency", "4", "--fixed-points")
 
 
 @pytest.fixture(scope="module")
