@@ -155,8 +155,8 @@ def report(
 
     from flows.campaigns import unfinished
     from tasks.core.results import campaign_folder
-    from tasks.report import write, write_like_published
     from tasks.core.slo import from_option
+    from tasks.report import write, write_like_published
 
     folder = campaign_folder(default_site().results, campaign)
     left = [f"{cell} on {profile}" for cell, profile in unfinished(folder)]

@@ -103,7 +103,7 @@ def tune(
     best = found.best
     console.print(
         f"most within {wanted}: {best.setting}; concurrency {best.concurrency}: {best.throughput:.1f} "
-        f"inferences/s, {wanted.percentile} {best.latency_ms:.2f} ms. Write it into `serving` of model.yaml "
+        f"inferences/s, {wanted.statistic} {best.latency_ms:.2f} ms. Write it into `serving` of model.yaml "
         f"and sweep: its answers are not proven yet.",
         soft_wrap=True,
         highlight=False,

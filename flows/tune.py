@@ -17,6 +17,7 @@ from tasks.configure import configure
 from tasks.core.environment import device_lock
 from tasks.core.errors import UserError
 from tasks.core.site import default_site
+from tasks.core.slo import Slo
 from tasks.core.values import Endpoint, Value
 from tasks.deploy import deploy
 from tasks.loadgen import GENERATORS

@@ -43,9 +43,7 @@ def write(folder: Path, slo: Slo | None = None) -> str:
     write_atomic(folder / "report.md", text)
     shown = tables(cells, measurements, theirs)
     drawings = of_campaign(shown)
-    write_atomic(
-        folder / "report.html", page(folder.name, cells, measurements, shown, drawings, slo)
-    )
+    write_atomic(folder / "report.html", page(folder.name, cells, measurements, shown, drawings, slo))
     write_images(folder / "charts", cells, measurements, drawings)
     return text
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import pytest
-
 from tasks.core.slo import Slo, parse
 from tasks.core.values import Serving
 from tasks.tuning import Axes, Setting, Trial, grid, search, winner

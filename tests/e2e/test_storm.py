@@ -193,7 +193,7 @@ def rng() -> random.Random:
     """Moments and their order; what was printed and is given as SERVEGRID_STORM repeats them."""
     seed = int(os.environ.get("SERVEGRID_STORM", time.time_ns() % 2**32))
     print(f"SERVEGRID_STORM={seed}")
-    return random.Random(seed)  # noqa: S311  # no secret
+    return random.Random(seed)  # no secret
 
 
 def test_five_kills(grid: Any, rng: random.Random) -> None:
