@@ -26,5 +26,5 @@ def test_objective_is_read(text: str, statistic: str, ms: float) -> None:
     "text", ["50ms", "p98=50ms", "p99=50", "p99=0ms", "p99=-1ms", "p99=1e3ms", "p99 = 50 ms"]
 )
 def test_what_is_none_is_refused_with_what_to_write(text: str) -> None:
-    with pytest.raises(UserError, match="--slo .*p99=50ms"):
+    with pytest.raises(UserError, match=r"--slo .*p99=50ms"):
         from_option(text)

@@ -1,0 +1,88 @@
+"""`servegrid report | pack | history`: what a campaign found, shown, handed over, and beside earlier ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+
+from tasks.core.errors import UserError, unknown
+from tasks.core.site import default_site
+
+console = Console()
+
+
+def report(
+    campaign: Annotated[str, typer.Argument(help="A folder below results/.")],
+    partial: Annotated[bool, typer.Option(help="Also of a campaign that has cells left to run.")] = False,
+    slo: Annotated[str | None, typer.Option(help="p99=50ms: what to ship under that latency, too.")] = None,
+    like: Annotated[
+        str | None, typer.Option(help="`published`: sections in each model's published form.")
+    ] = None,
+) -> None:
+    """Write a campaign's report anew, and print it; with --partial at any time, also while it runs."""
+    from rich.markdown import Markdown
+
+    from flows.campaigns import unfinished
+    from tasks.core.results import campaign_folder
+    from tasks.core.slo import from_option
+    from tasks.report import write, write_like_published
+
+    folder = campaign_folder(default_site().results, campaign)
+    left = [f"{cell} on {profile}" for cell, profile in unfinished(folder)]
+    if left and not partial:
+        raise UserError(
+            f"campaign {campaign}: {len(left)} cells have not run: {', '.join(left[:3])}"
+            f"{', ...' if len(left) > 3 else ''}; "
+            f"`servegrid report {campaign} --partial` reports what there is, "
+            f"`servegrid sweep --resume {campaign}` goes on with it"
+        )
+    if like is not None:
+        if like != "published":
+            raise unknown("form", like, ["published"])
+        console.print(f"sections: {write_like_published(folder)}", soft_wrap=True, highlight=False)
+        return
+    console.print(Markdown(write(folder, from_option(slo) if slo else None)))
+    if left:
+        console.print(f"partial: {len(left)} cells have not run", highlight=False)
+    console.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
+
+
+def pack(
+    cell: Annotated[str, typer.Argument(help="A cell's name, as the report prints it.")],
+    folder: Annotated[Path, typer.Argument(help="A new folder.")],
+    campaign: Annotated[
+        str | None, typer.Option(help="A folder below results/; the latest with the cell.")
+    ] = None,
+) -> None:
+    """Hand a cell over: model repository, client, sample, accuracy certificate, report and versions."""
+    from tasks.core.results import campaign_folder
+    from tasks.pack import latest
+    from tasks.pack import pack as make_pack
+
+    site = default_site()
+    source = campaign_folder(site.results, campaign) if campaign else latest(site, cell)
+    make_pack(source, cell, folder.absolute(), site)
+    console.print(f"{cell} of {source.name}: {folder}", soft_wrap=True, markup=False, highlight=False)
+
+
+def history(
+    cell: Annotated[str | None, typer.Argument(help="A cell's name; without it, every cell.")] = None,
+) -> None:
+    """Show what moved beyond noise from campaign to campaign, and what changed with it."""
+    from tasks.reporting.history import moves
+
+    found = moves(default_site().results, cell)
+    what = Column("moved", overflow="fold")
+    table = Table(
+        Column("cell", overflow="fold"), what, "from", "to", "by", "noise", "in campaign", "changed too"
+    )
+    for move in found:
+        by, noise = ("", "") if move.change is None else (f"{move.change:+.1%}", f"{move.noise:.1%}")
+        where = f"{move.cell} on {move.profile}"
+        changes = "; ".join(move.changed_with_it) or "nothing that the rows tell"
+        table.add_row(where, move.what, move.before, move.after, by, noise, move.campaigns[1], changes)
+    console.print(table if found else "nothing moved beyond noise")
