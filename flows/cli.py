@@ -34,8 +34,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (report, pack, history, compare, tune):
-    app.command()(command)
 console = Console()
 INTERRUPTED = 128 + signal.SIGINT
 
@@ -140,6 +138,10 @@ def sweep(
         console.print(state.message)
     if not state.is_completed():
         raise typer.Exit(1)
+
+
+for command in (report, pack, history, compare, tune):
+    app.command()(command)
 
 
 @app.command()
