@@ -137,6 +137,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     keep it between runs, in the folder that SERVEGRID_TEST_STORE names."""
     kept = os.environ.get("SERVEGRID_TEST_STORE")
     if kept:
+        Path(kept).mkdir(parents=True, exist_ok=True)
         return Path(kept)
     base = tmp_path_factory.getbasetemp()
     several = "PYTEST_XDIST_WORKER" in os.environ  # then each worker's folder lies in one of the run
