@@ -52,7 +52,7 @@ image-test:
 	tests/image/run.sh
 
 clean:
-	rm -rf .venv $(SITE) build *.egg-info
+	rm -rf .venv .servegrid build *.egg-info # a store that SERVEGRID_HOME names may be shared
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "servegrid needs Python 3.11 or 3.12; set PYTHON=..." >&2; exit 2; }

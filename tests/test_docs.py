@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import runpy
 import shlex
@@ -26,18 +27,22 @@ def commands(program: str) -> list[str]:
     return sorted({line for line in lines if line.startswith(f"{program} ")})
 
 
+@functools.cache
+def help_of(*command: str) -> str:
+    done = subprocess.run([SERVEGRID, *command, "--help"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 @pytest.mark.parametrize("line", commands("servegrid"))
 def test_every_command_of_the_readme_is_one(line: str) -> None:
     words = shlex.split(line)[1:]
-    help_ = subprocess.run([SERVEGRID, words[0], "--help"], capture_output=True, text=True, timeout=60)
-    assert help_.returncode == 0
     for option in (word for word in words if word.startswith("--")):
-        assert option in help_.stdout
+        assert option in help_of(words[0])
 
 
 def test_every_command_is_in_the_readme() -> None:
-    help_ = subprocess.run([SERVEGRID, "--help"], capture_output=True, text=True, timeout=60).stdout
-    names = re.findall(r"^│ (\w+) ", help_, flags=re.MULTILINE)
+    names = re.findall(r"^│ (\w+) ", help_of(), flags=re.MULTILINE)
     assert {"plan", "sweep", "report", "doctor"} <= set(names)
     for name in names:
         assert f"servegrid {name}" in README
@@ -65,3 +70,12 @@ def test_page_of_formats_is_made_of_the_expected_cells() -> None:
 def test_every_setting_is_in_the_readme() -> None:
     for name in re.findall(r"SERVEGRID_\w+", (ROOT / "tasks" / "core" / "site.py").read_text()):
         assert name in README, name
+
+
+def test_the_tree_names_every_module_of_the_flows_and_every_stage() -> None:
+    tree = README.split("## The tree")[1]
+    words = set(re.findall(r"[\w.]+/?", tree))
+    modules = [*ROOT.glob("flows/[!_]*.py"), *ROOT.glob("tasks/[!_]*.py")]
+    unnamed = [path.name for path in modules if not {path.name, path.stem} & words]
+    folders = [path.parent.name for path in ROOT.glob("tasks/*/__init__.py")]
+    assert unnamed + [name for name in folders if f"{name}/" not in words] == []
