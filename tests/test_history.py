@@ -78,6 +78,28 @@ def test_only_stable_measurements_of_the_same_are_compared(tmp_path: Path, chang
     assert moves(tmp_path) == []
 
 
+def test_points_of_one_campaign_are_not_compared(tmp_path: Path) -> None:
+    rates: list[Row] = [
+        {"concurrency": None, "request_rate": rate, "distribution": kind, "throughput": throughput}
+        for rate, kind, throughput in (
+            (10.0, "poisson", 10.0),
+            (20.0, "poisson", 20.0),
+            (20.0, "constant", 30.0),
+        )
+    ]
+    for name, share in (("20260101", 1.0), ("20260102", 0.5)):
+        campaign(tmp_path, name)
+        campaign(tmp_path, name, protocol="http", throughput=50.0)
+        for rate in rates:
+            campaign(tmp_path, name, **rate | {"throughput": rate["throughput"] * share})
+        if share == 1.0:
+            assert moves(tmp_path) == []
+    assert [move.what for move in moves(tmp_path)] == [
+        *["online, batch 1 at 10 requests/s, inferences/s", "online, batch 1 at 20 requests/s, inferences/s"],
+        "online, batch 1 at 20 requests/s, inferences/s",
+    ]
+
+
 def test_verdict_that_changed_is_a_move(tmp_path: Path) -> None:
     campaign(tmp_path, "20260101")
     campaign(tmp_path, "20260102", verdict="failed_accuracy")

@@ -23,15 +23,12 @@ from tasks.comparing.judging import (
     judge,
 )
 from tasks.core import results
+from tasks.core.columns import POINT, point_in_words
 from tasks.core.errors import UserError
 from tasks.core.results import CELLS, MEASUREMENTS, WHOLE, Row
 from tasks.core.values import LoadPlan, Product, Serving, Value
 from tasks.loadgen.base import STABLE_WINDOWS
 
-KEY = tuple(
-    n for n in ("scenario", "batch", "concurrency", "request_rate", "distribution") if n in MEASUREMENTS
-)
-"""What makes a point of a cell."""
 SETTINGS = (
     "gpu",
     "cpu",
@@ -69,7 +66,7 @@ class Side:
         """Point -> the rows of its repeats."""
         found: dict[tuple[Any, ...], list[Row]] = {}
         for row in self.measurements.filter(pl.col("cell") == cell).iter_rows(named=True):
-            found.setdefault(tuple(row[name] for name in KEY), []).append(row)
+            found.setdefault(tuple(row[name] for name in POINT), []).append(row)
         return found
 
 
@@ -143,7 +140,7 @@ def _compare_cell(
 
 
 def _figures(a: list[Row], b: list[Row], repeated: bool) -> Iterator[Figures]:
-    point = _in_words(a[0])
+    point = point_in_words(a[0])
     if repeated:
         for metric in OF_REPEATS:
             sides = [tuple(r[metric] for r in side if r[metric] is not None) for side in (a, b)]
@@ -154,12 +151,6 @@ def _figures(a: list[Row], b: list[Row], repeated: bool) -> Iterator[Figures]:
         sides = [tuple((side[0][column] or [])[-STABLE_WINDOWS:]) for side in (a, b)]
         if all(sides):
             yield Figures(point=point, metric=metric, a=sides[0], b=sides[1])
-
-
-def _in_words(row: Row) -> str:
-    rate = row.get("request_rate")
-    load = f"x {row['concurrency']}" if rate is None else f"at {rate:g} requests/s"
-    return f"{row['scenario']}, batch {row['batch']} {load}"
 
 
 def _differing(a: list[Row], b: list[Row]) -> Iterator[str]:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
+
+POINT = ("scenario", "batch", "concurrency", "request_rate", "distribution")
+"""What makes a point of a cell: batch, and a concurrency or a request rate."""
 
 MEASURED = {
     "throughput": "throughput",
@@ -56,3 +61,10 @@ TRUST: dict[str, pl.DataType] = {
     "foreign_processes": pl.Int64(),
 }
 """The trust card (`tasks.loadgen.trust`, `tasks.core.card`)."""
+
+
+def point_in_words(row: dict[str, Any]) -> str:
+    """How a reader knows the point of a row."""
+    rate = row.get("request_rate")
+    load = f"x {row['concurrency']}" if rate is None else f"at {rate:g} requests/s"
+    return f"{row['scenario']}, batch {row['batch']} {load}"

@@ -10,13 +10,13 @@ from typing import Any
 
 import polars as pl
 
-from tasks.core import results
+from tasks.core import columns, results
 from tasks.core.values import Value
 
 LEAST_NOISE = 0.05
 """What a throughput moves by at least between two runs of the same, whatever the windows of each say."""
 SAME = ("cell", "profile", "random_weights")
-POINT = (*SAME, "scenario", "batch", "concurrency", "shared_memory", "max_batch_size", "generator")
+POINT = (*SAME, *columns.POINT, "shared_memory", "protocol", "max_batch_size", "generator")
 """What two measurements must share to be compared."""
 PLAIN = ("gpu", "cpu", "host", "triton_release", "server", "server_version", "backend")
 SET = ("generator_version", "instances", "preferred_batch_sizes", "max_queue_delay_us", "cuda_graph")
@@ -59,7 +59,7 @@ def _throughputs(points: pl.DataFrame) -> Iterator[Move]:
         change = after["throughput"] / before["throughput"] - 1
         noise = max(LEAST_NOISE, _spread(before), _spread(after))
         if abs(change) > noise:
-            what = f"{after['scenario']}, batch {after['batch']} x {after['concurrency']}, inferences/s"
+            what = f"{columns.point_in_words(after)}, inferences/s"
             was, now = (f"{row['throughput']:.1f}" for row in (before, after))
             yield _move(what, before, after, was, now, change=change, noise=noise)
 
