@@ -106,9 +106,11 @@ class Target(Value):
 
 def timeout_s(point: Point, target: Target) -> float:
     """After how many seconds a generator must be hanging: all windows, were each inference as slow as the
-    first request was, and each request alone; 5 minutes at least."""
+    first request was, and each request alone; 5 minutes at least, beside the time that the requests of all
+    windows take to be due at a request rate."""
     slowest_s = target.endpoint.first_request_ms / 1e3 * point.batch
-    return max(300.0, 2 * MAX_WINDOWS * point.request_count * slowest_s)
+    due_s = MAX_WINDOWS * point.request_count / point.request_rate if point.request_rate else 0.0
+    return due_s + max(300.0, 2 * MAX_WINDOWS * point.request_count * slowest_s)
 
 
 def stable(windows: Sequence[Window]) -> bool:

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.loadgen.base import Window, stable
+from tasks.core.values import Endpoint
+from tasks.loadgen.base import MAX_WINDOWS, Point, Target, Window, stable, timeout_s
 from tasks.loadgen.requests import Samples
 
 X = np.arange(5 * 6, dtype=np.int64).reshape(5, 2, 3)
@@ -43,6 +44,30 @@ def test_stable_means_that_the_last_three_windows_agree_within_a_tenth(
     throughput: list[float], latency: list[float], agree: bool
 ) -> None:
     assert stable(windows(throughput, latency)) is agree
+
+
+@pytest.mark.parametrize(
+    ("load", "first_request_ms", "seconds"),
+    [
+        ({"concurrency": 4}, 1.0, 300.0),
+        ({"concurrency": 4}, 1000.0, 2 * MAX_WINDOWS * 50 * 2),
+        ({"request_rate": 0.5}, 1.0, 300.0 + MAX_WINDOWS * 100),
+        ({"request_rate": 1000.0}, 1.0, 300.0 + MAX_WINDOWS * 0.05),
+    ],
+)
+def test_a_generator_hangs_only_after_all_its_requests_were_due(
+    load: dict[str, float], first_request_ms: float, seconds: float
+) -> None:
+    words = dict.fromkeys(
+        ("grpc_url", "http_url", "model", "shm_prefix", "server", "server_version", "server_log", "backend"),
+        "",
+    )
+    endpoint = Endpoint.model_validate(words | {"load_s": None, "first_request_ms": first_request_ms})
+    target = Target(endpoint=endpoint, samples=Path("s"), logs=Path("l"), name="n")
+    point = Point.model_validate(
+        {"batch": 2, "request_count": 50, "shared_memory": "none", "warm_up": True} | load
+    )
+    assert timeout_s(point, target) == pytest.approx(seconds)
 
 
 def test_samples_have_the_dtype_that_the_server_wants(five: Samples) -> None:
