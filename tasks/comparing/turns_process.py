@@ -14,22 +14,19 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import NamedTuple
-
-import grpc
-import tritonclient.grpc as triton
-from tritonclient.grpc import service_pb2 as pb
+from typing import Any, NamedTuple
 
 from tasks.comparing.turns import Opponent, Order, Turn, Turns
+from tasks.loadgen.client_process import WARM_UP_REQUESTS
+from tasks.loadgen.regions import inline_requests
 from tasks.loadgen.requests import Samples, server_config
+from tasks.loadgen.transport import connect as connect_transport
+from tasks.servers.connection import connect
 
-DISTINCT_REQUESTS = 8
-WARM_UP_REQUESTS = 5
 SETTLE = 0.2
 LEAST_REQUESTS = 10
-UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
-Infer = Callable[[bytes], Awaitable[bytes]]
+Infer = Callable[[Any], Awaitable[Any]]
 
 
 class Record(NamedTuple):
@@ -42,7 +39,7 @@ class Record(NamedTuple):
 class Player:
     """One side: its requests as bytes, and the call that sends one."""
 
-    def __init__(self, infer: Infer, messages: list[bytes]) -> None:
+    def __init__(self, infer: Infer, messages: list[Any]) -> None:
         self.infer, self.messages = infer, messages
 
     async def turn(self, order: Order, seconds: float) -> Turn:
@@ -91,22 +88,12 @@ async def _play(order: Order) -> Turns:
 
 
 async def _player(side: Opponent, batch: int, stack: AsyncExitStack) -> Player:
-    with triton.InferenceServerClient(side.endpoint.grpc_url) as client:
-        samples = Samples.read(side.samples, server_config(client, side.endpoint.model))
-    channel = await stack.enter_async_context(
-        grpc.aio.insecure_channel(side.endpoint.grpc_url, options=UNLIMITED)
-    )
-    infer = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
-    parts = (samples.batch(i * batch, batch) for i in range(DISTINCT_REQUESTS))
-    return Player(infer, [_message(side.endpoint.model, part) for part in parts])
-
-
-def _message(model: str, batch: Samples) -> bytes:
-    request = pb.ModelInferRequest(model_name=model)
-    for name, array in batch.arrays.items():
-        request.inputs.add(name=name, datatype=batch.dtypes[name], shape=array.shape)
-        request.raw_input_contents.append(array.tobytes())
-    return bytes(request.SerializeToString())
+    endpoint = side.endpoint
+    with connect(endpoint.grpc_url, endpoint.channel) as client:
+        samples = Samples.read(side.samples, server_config(client, endpoint.model))
+    transport = await stack.enter_async_context(connect_transport("grpc", endpoint))
+    requests = inline_requests(endpoint.model, samples, batch)
+    return Player(transport.call, [transport.serialise(transport.message(r)) for r in requests])
 
 
 if __name__ == "__main__":

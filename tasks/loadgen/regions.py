@@ -37,11 +37,10 @@ def placed_requests(
     supervisor, and CUDA's by the driver).
     """
     point, endpoint = order.point, order.target.endpoint
-    batches = [samples.batch(i * point.batch, point.batch) for i in range(DISTINCT_REQUESTS)]
     if point.shared_memory == "none":
-        inline = [Request(endpoint.model, _inputs(batch), ()) for batch in batches]
-        yield [inline] * in_flight
+        yield [inline_requests(endpoint.model, samples, point.batch)] * in_flight
         return
+    batches = _batches(samples, point.batch)
     arrays = [array for batch in batches for array in batch.arrays.values()]
     out_size = sum(outputs.values())
     # A client that was killed leaves its names registered: each process has names of its own.
@@ -53,6 +52,15 @@ def placed_requests(
             _in_region(endpoint.model, batches, outputs, names, place * out_size)
             for place in range(in_flight)
         ]
+
+
+def inline_requests(model: str, samples: Samples, size: int) -> list[Request]:
+    """DISTINCT_REQUESTS batches of a size, the tensors in the message itself."""
+    return [Request(model, _inputs(batch), ()) for batch in _batches(samples, size)]
+
+
+def _batches(samples: Samples, size: int) -> list[Samples]:
+    return [samples.batch(i * size, size) for i in range(DISTINCT_REQUESTS)]
 
 
 def region(
