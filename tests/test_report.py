@@ -133,7 +133,7 @@ def test_lead_smaller_than_the_points_own_windows_says_so() -> None:
         {"cell": "b", "throughput": 100.0},
     )
     choice = choices(TWO[0], rows)[0]
-    assert choice.spread == pytest.approx(5 / (308 / 3))
+    assert choice.spread == pytest.approx(5 / 103)
     assert lead_text(choice) == "+3.0% over the next cell, within the 4.9% that its own windows lie apart"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -128,6 +129,11 @@ def stable(windows: Sequence[Window]) -> bool:
         )
         and keeps_up(last)
     )
+
+
+def spread(values: Sequence[float]) -> float:
+    """How far windows lie apart: largest less smallest, over the median."""
+    return (max(values) - min(values)) / statistics.median(values)
 
 
 def counted(windows: Sequence[Window]) -> int:

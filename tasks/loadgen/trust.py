@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Sequence
 
 from tasks.core.card import THERMAL, CardFacts
 from tasks.core.values import Value
-from tasks.loadgen.base import Measurement, Point
+from tasks.loadgen.base import Measurement, Point, spread
 
 LITTLE_WITHIN = 0.10
 """As much as windows of a stable point may differ: the law holds for means over one and the same time."""
@@ -26,7 +24,7 @@ PARTS = (
 
 
 class TrustCard(Value):
-    """Of one point. A spread is largest less smallest over median, of the windows that count; the residual of
+    """Of one point. A spread (`spread`) is of the windows that count; the residual of
     Little's law is throughput x latency / (concurrency x batch) - 1, that of the component sum its
     difference to the average latency, in ms. Null: not known.
     """
@@ -60,14 +58,10 @@ def examine(point: Point, found: Measurement, card: CardFacts | None = None) -> 
     }
     return TrustCard(
         repeats=len(windows),
-        throughput_spread=_spread([w.kept_up for w in windows]),
-        latency_spread=_spread([w.avg_ms for w in windows]),
+        throughput_spread=spread([w.kept_up for w in windows]),
+        latency_spread=spread([w.avg_ms for w in windows]),
         littles_law_residual=residual,
         component_residual_ms=off_ms,
         card=card,
         failed_checks=tuple(name for name, passed in checks.items() if not passed),
     )
-
-
-def _spread(values: Sequence[float]) -> float:
-    return (max(values) - min(values)) / statistics.median(values)

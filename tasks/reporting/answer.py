@@ -7,6 +7,7 @@ import polars as pl
 from tasks.core.results import Verdict
 from tasks.core.slo import Slo
 from tasks.core.values import Scenario, Value
+from tasks.loadgen.base import STABLE_WINDOWS, spread
 
 OF_CELL = ("cell", "profile")
 """What names a cell's rows: a campaign may run one cell on several devices."""
@@ -53,8 +54,7 @@ AIMS = (
 class Choice(Value):
     """The best measured point of one aim among the cells of a verdict, and its lead over the next cell.
 
-    `spread` is how far the point's own last three windows lie apart, relative to their mean: a smaller lead
-    tells nothing.
+    `spread` is how far the point's own last three windows lie apart: a smaller lead tells nothing.
     """
 
     aim: str
@@ -156,10 +156,11 @@ def _choice(aim: Aim, best_of_cell: pl.DataFrame) -> Choice:
     if best_of_cell.height > 1:
         ratio = first[aim.column] / best_of_cell.row(1, named=True)[aim.column]
         lead = (ratio if aim.most else 1 / ratio) - 1
-    windows = (first[aim.windows] or [])[-3:]
-    spread = (max(windows) - min(windows)) / (sum(windows) / len(windows)) if windows else None
+    windows = (first[aim.windows] or [])[-STABLE_WINDOWS:]
     fields = {name: first[name] for name in Choice.model_fields if name in first}
-    return Choice(aim=aim.title, column=aim.column, lead=lead, spread=spread, **fields)
+    return Choice(
+        aim=aim.title, column=aim.column, lead=lead, spread=spread(windows) if windows else None, **fields
+    )
 
 
 def lead_text(choice: Choice) -> str:

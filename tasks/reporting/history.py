@@ -12,6 +12,7 @@ import polars as pl
 
 from tasks.core import columns, results
 from tasks.core.values import Value
+from tasks.loadgen.base import STABLE_WINDOWS, spread
 
 LEAST_NOISE = 0.05
 """What a throughput moves by at least between two runs of the same, whatever the windows of each say."""
@@ -112,6 +113,5 @@ def _facts(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _spread(row: dict[str, Any]) -> float:
-    """How far the last three windows of a point lie apart, relative to their mean."""
-    windows = (row["windows_throughput"] or [])[-3:]
-    return (max(windows) - min(windows)) / (sum(windows) / len(windows)) if windows else 0.0
+    windows = (row["windows_throughput"] or [])[-STABLE_WINDOWS:]
+    return spread(windows) if windows else 0.0
