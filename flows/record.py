@@ -196,7 +196,8 @@ class Recorder:
         random = ("--random-weights",) if product.random_weights else ()
         most = ("--max-batch-size", cell.dynamic.max_batch_size) if cell.dynamic.max_batch_size else ()
         load = ("--max-concurrency", max(plan.concurrency), "--request-count", plan.request_count)
-        bounds = (*most, *load, "--generator", plan.generator)
+        fixed = ("--fixed-points",) if plan.fixed_points else ()
+        bounds = (*most, *load, "--generator", plan.generator, *fixed)
         return shlex.join([*words, *one, *kind, *how, *random, *map(str, bounds), *self.server_words])
 
 

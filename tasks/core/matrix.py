@@ -87,8 +87,10 @@ class Selection(Value):
             offline = offline.model_copy(update={"batch_sizes": sizes})
             online = online.model_copy(update={"client_batch": min(online.client_batch, batch)})
         if most is not None:
-            points = tuple(c for c in online.concurrency if c <= most) or (most,)
-            online = online.model_copy(update={"concurrency": points})
+            points = {c for c in online.concurrency if c <= most}
+            if not (points and self.fixed_points):
+                points.add(min(most, max(online.concurrency)))  # as far as the search for the knee goes
+            online = online.model_copy(update={"concurrency": tuple(sorted(points))})
         given = {"request_count": self.request_count, "shared_memory": self.shared_memory}
         update = {name: value for name, value in given.items() if value is not None}
         offline, online = offline.model_copy(update=update), online.model_copy(update=update)

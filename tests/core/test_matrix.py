@@ -69,6 +69,26 @@ def test_limits_cut_points_and_keep_the_smallest(spec: ModelSpec, profile: GpuPr
     assert small.product == full.product
 
 
+@pytest.mark.parametrize(
+    ("most", "fixed_points", "points"),
+    [
+        (8, False, (1, 4, 8)),
+        (8, True, (1, 4)),
+        (4, False, (1, 4)),
+        (100, False, (1, 4, 16)),
+        (100, True, (1, 4, 16)),
+    ],
+)
+def test_the_search_goes_as_far_as_asked_and_fixed_points_are_those_of_the_list(
+    spec: ModelSpec, profile: GpuProfile, most: int, fixed_points: bool, points: tuple[int, ...]
+) -> None:
+    online = plan(spec, profile, max_concurrency=most, fixed_points=fixed_points).cells[0].online
+    assert online.concurrency == points
+    assert (
+        plan(spec, profile, max_concurrency=max(points), fixed_points=fixed_points).cells[0].online == online
+    )
+
+
 def test_what_is_asked_of_the_load_is_in_the_plans(spec: ModelSpec, profile: GpuProfile) -> None:
     asked = {"request_rates": (5.0,), "distribution": "constant", "slo": "p95=0.1s", "protocol": "http"}
     cell = plan(spec, profile, shared_memory="none", **asked).cells[0]

@@ -309,6 +309,10 @@ def test_the_command_that_repeats_a_cell_has_its_bounds_and_generator(recorder: 
     given = dict(zip(words[2::2], words[3::2], strict=True))
     assert (given["--max-batch-size"], given["--max-concurrency"]) == ("3", "2")
     assert (given["--request-count"], given["--generator"]) == ("70", "client")
+    fixed = cell.model_copy(update={"online": online.model_copy(update={"fixed_points": True})})
+    with recorder.cell(fixed) as record:
+        raise RuntimeError("broken")
+    assert record.outcome is not None and str(record.outcome.command).endswith(" --fixed-points")
 
 
 def test_the_command_that_repeats_a_cell_names_a_model_file(recorder: Recorder, cell: Cell) -> None:
