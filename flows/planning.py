@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 
 from flows.choosing import choose_plugins, choose_variant
 from flows.options import SweepOptions
@@ -84,6 +85,24 @@ def plan(options: SweepOptions, site: Site) -> tuple[ModelPlan, ...]:
         )
         made = fit(_without_absent(plugin, profile, cells), choice, offer)
         found.append(ModelPlan(plugin=plugin, profile=profile, plan=made, server=choice))
+    return tuple(found)
+
+
+def not_as_asked(options: SweepOptions, plans: Sequence[ModelPlan]) -> tuple[str, ...]:
+    """What another generator measures than the one that was asked for by name, and why."""
+    if options.generator != "perf_analyzer":
+        return ()
+    fixed = dict.fromkeys(m.plugin.spec.name for m in plans if m.plugin.spec.fixed_batch)
+    found = [
+        f"{name}: the client measures it: perf_analyzer's requests to a model of a fixed first axis have a "
+        "batch of 1"
+        for name in fixed
+    ]
+    if options.request_rates or options.slo:
+        found.append(
+            "the client sends at request rates: perf_analyzer counts a latency from the time at which it "
+            "sends, not from that at which it should have"
+        )
     return tuple(found)
 
 

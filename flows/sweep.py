@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ from prefect.states import Cancelled, Completed, Failed
 from flows.campaigns import leading, new_campaign, read, unfinished
 from flows.fan_out import CancelledError, check_deployments, run_all
 from flows.options import SweepOptions
-from flows.planning import plan, preflight
+from flows.planning import not_as_asked, plan, preflight
 from flows.qualify import qualify
 from tasks.core import results
 from tasks.core.site import default_site
 from tasks.report import report, write
+
+log = logging.getLogger("servegrid")
 
 REPORT_S = 60.0
 """While a campaign runs on workers, its report is written anew at most this often."""
@@ -34,6 +37,8 @@ def sweep(
     folder = results.campaign_folder(site.results, campaign or new_campaign())
     options = read(folder).options if resume else options.anywhere()
     plans = plan(options, site)
+    for line in not_as_asked(options, plans):
+        log.info(line)
     parts = [options.only(entry.plugin.spec.name, entry.profile.name) for entry in plans]
     if options.workers:
         check_deployments(parts)

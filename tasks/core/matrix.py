@@ -8,7 +8,7 @@ from itertools import product as combinations
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from pydantic import Field, PositiveFloat, field_validator
+from pydantic import Field, PositiveFloat, field_validator, model_validator
 
 from tasks.core.errors import unknown
 from tasks.core.profile import GpuProfile
@@ -74,6 +74,12 @@ class Selection(Value):
     @classmethod
     def _is_slo(cls, text: str | None) -> str | None:
         return str(parse_slo(text)) if text is not None else None
+
+    @model_validator(mode="after")
+    def _has_a_rate(self) -> Selection:
+        if self.distribution != "poisson" and not self.request_rates and self.slo is None:
+            raise ValueError("--distribution spaces requests of a rate: give --request-rate or --slo, too")
+        return self
 
     def bounded(self, variant: Variant) -> Variant:
         """The variant within these bounds; of each list of points the smallest stays in any case."""

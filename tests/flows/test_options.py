@@ -86,6 +86,13 @@ def test_wrong_objective_is_told_what_one_looks_like(slo: str) -> None:
     assert repr(slo) in str(caught.value)
 
 
+def test_a_distribution_without_a_rate_is_refused() -> None:
+    with pytest.raises(UserError, match=r"--distribution .*--request-rate or --slo"):
+        called("--distribution", "constant")
+    for more in (("--request-rate", "5"), ("--slo", "p99=1s")):
+        assert called("--distribution", "constant", *more).distribution == "constant"
+
+
 @pytest.mark.parametrize("rate", ["0", "-1", "fast"])
 def test_wrong_rate_is_told(rate: str) -> None:
     with pytest.raises(UserError, match=r"request_rates\.0: "):
