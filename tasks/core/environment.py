@@ -220,6 +220,17 @@ def device_lock(device: str, *, exclusive: bool) -> Iterator[None]:
         os.close(descriptor)
 
 
+@contextmanager
+def host_lock(what: str) -> Iterator[None]:
+    """Hold, alone, what a host has one of for all its cards."""
+    descriptor = _open_lock(LOCKS / f"{what}.lock")
+    try:
+        _lock(descriptor, fcntl.LOCK_EX, what)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def _lock(descriptor: int, kind: int, device: str) -> None:
     """Wait for the lock, and say so where it is not free."""
     try:

@@ -8,11 +8,14 @@ import os
 import re
 import resource
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import tritonclient.grpc as triton
 
 from tasks.core import proc
+from tasks.core.environment import host_lock
 from tasks.core.errors import StepError
 from tasks.core.site import Site
 from tasks.core.values import Value
@@ -147,13 +150,10 @@ def _once(
     if point.shared_memory != "none":
         args += ["--shared-memory", point.shared_memory]
         args += ["--output-shared-memory-size", str(max(warm.outputs.values()))]
-    start, cpu_s = time.perf_counter(), _children_cpu_s()
-    try:
+    with _regions(point, warm):
+        start, cpu_s = time.perf_counter(), _children_cpu_s()
         proc.run(args, log_path=log_path, timeout_s=timeout_s(point, target))
-    except BaseException:
-        _remove_regions(warm)
-        raise
-    cores = (_children_cpu_s() - cpu_s) / (time.perf_counter() - start)
+        cores = (_children_cpu_s() - cpu_s) / (time.perf_counter() - start)
     found = parse(point, log_path.read_text(errors="replace"), table)
     return found.model_copy(update={"generator_processes": 1, "generator_cores": cores})
 
@@ -200,6 +200,21 @@ def parse(point: Point, output: str, table: Path) -> Measurement:
         generator="perf_analyzer",
         generator_version=VERSION,
     )
+
+
+@contextmanager
+def _regions(point: Point, warm: Warm) -> Iterator[None]:
+    """Its regions of shared memory are named after the tensors alone, so that two at once, on two cards of a
+    host, would have the same: with shared memory one runs at a time. Killed, it leaves them behind."""
+    if point.shared_memory == "none":
+        yield
+        return
+    with host_lock("perf_analyzer-shared-memory"):
+        try:
+            yield
+        except BaseException:
+            _remove_regions(warm)
+            raise
 
 
 def _remove_regions(warm: Warm) -> None:

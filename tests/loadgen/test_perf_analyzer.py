@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
 import subprocess
+import threading
 from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
 
+from tasks.core import environment
 from tasks.core.errors import StepError
 from tasks.core.site import Site
 from tasks.loadgen import install, perf_analyzer
@@ -103,6 +107,33 @@ def test_no_throughput_is_an_error(table: Path) -> None:
     table.write_text(table.read_text().replace("10153.9", "0"))
     with pytest.raises(StepError, match="0 inferences/s"):
         perf_analyzer.parse(RECORDED, recorded("whole"), table)
+
+
+def test_the_regions_of_a_run_on_another_card_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is killed removes regions by their names, which those of a neighbour's run bear, too."""
+    monkeypatch.setattr(environment, "LOCKS", tmp_path / "locks")
+    tensor = f"servegrid-test-{os.getpid()}"
+    warm = perf_analyzer.Warm(request_ms=1.0, inputs=(tensor,), outputs={})
+    region = Path("/dev/shm") / f"{tensor}_0_0"
+    region.touch()
+
+    def killed(point: Point) -> None:
+        with contextlib.suppress(KeyboardInterrupt), perf_analyzer._regions(point, warm):
+            raise KeyboardInterrupt
+
+    run = threading.Thread(target=killed, args=(RECORDED,))
+    try:
+        with perf_analyzer._regions(RECORDED, warm):  # the neighbour's
+            run.start()
+            killed(RECORDED.model_copy(update={"shared_memory": "none"}))  # waits for nobody
+            run.join(0.3)
+            assert run.is_alive()
+            assert region.exists()
+        run.join(10)
+        assert not run.is_alive()
+        assert not region.exists()
+    finally:
+        region.unlink(missing_ok=True)
 
 
 def test_the_command_runs_on_this_host(site: Site) -> None:
