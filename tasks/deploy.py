@@ -70,6 +70,7 @@ def deploy(
         server=running.provider,
         server_version=running.version,
         server_log=running.log,
+        server_pid=running.pid,
         backend=serving.backend,
         load_s=load_s,
         first_request_ms=first_request_ms,

@@ -103,7 +103,7 @@ def _measure(plan: LoadPlan, chosen: Chosen, target: Target, at: Workplace) -> M
     began = now()
     with card.watching() as looks:
         measurement = generator.measure(point, target, at.site)
-    trust = examine(point, measurement, card.facts(looks))
+    trust = examine(point, measurement, card.facts(looks, target.endpoint.server_pid))
     log.info(
         "%s  %s  batch %d  %s: %.1f inferences/s, p99 %.2f ms%s",
         at.cell,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import statistics
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -92,14 +92,14 @@ def sample(library: Any, handle: Any) -> Sample:
     )
 
 
-def facts(samples: list[Sample]) -> CardFacts | None:
-    """The looks as one; None where there are none."""
+def facts(samples: list[Sample], server_pid: int | None = None) -> CardFacts | None:
+    """The looks as one; None where there are none. The server is ours, too, whoever started its process."""
     if not samples:
         return None
     clocks = [s.sm_clock_mhz for s in samples]
     powers = [s.power_w for s in samples if s.power_w is not None]
     pids = {pid for s in samples for pid in s.pids}
-    ours = {pid for pid in pids if _is_ours(pid)}
+    ours = {pid for pid in pids if _descends(pid, {os.getpid(), server_pid})}
     return CardFacts(
         sm_clock_min_mhz=min(clocks),
         sm_clock_max_mhz=max(clocks),
@@ -111,10 +111,10 @@ def facts(samples: list[Sample]) -> CardFacts | None:
     )
 
 
-def _is_ours(pid: int) -> bool:
-    """Whether a process descends from this one."""
-    while pid > 1:
-        if pid == os.getpid():
+def _descends(pid: int, roots: Set[int | None]) -> bool:
+    """Whether a process is one of these, or descends from one."""
+    while pid > 0:
+        if pid in roots:
             return True
         try:
             pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])

@@ -208,7 +208,7 @@ class Channel(Value):
 
 class Endpoint(Value):
     """A model that is loaded and answers. Times are in seconds and milliseconds as named; `load_s` is null
-    where it was loaded before."""
+    where it was loaded before. `server_pid` is the server's process, where it is one of this host."""
 
     grpc_url: str
     http_url: str
@@ -221,3 +221,4 @@ class Endpoint(Value):
     load_s: float | None
     first_request_ms: float
     channel: Channel = Channel()
+    server_pid: int | None = None

@@ -54,6 +54,14 @@ def test_processes_of_others_are_told_from_ours(pids: tuple[int, ...], foreign: 
     assert found.foreign_processes == foreign
 
 
+def test_a_server_that_another_process_started_is_ours() -> None:
+    """A container is a child of the engine."""
+    looks = [look(pids=(os.getpid(), os.getppid(), STRANGER))]
+    for server_pid, expected in ((None, 2), (os.getppid(), 1)):
+        found = facts(looks, server_pid)
+        assert found is not None and found.foreign_processes == expected
+
+
 def test_made_up_answers_of_nvml_are_read_by_its_real_names() -> None:
     def refuse(handle: Any) -> int:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
