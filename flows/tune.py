@@ -21,7 +21,9 @@ from tasks.core.slo import Slo
 from tasks.core.values import Endpoint, Value
 from tasks.deploy import deploy
 from tasks.loadgen import GENERATORS
-from tasks.loadgen.base import Point, Target
+from tasks.loadgen.base import Target
+from tasks.loadgen.points import holds, point_of
+from tasks.loadgen.warm_up import warm_up
 from tasks.servers import server
 from tasks.tuning import Axes, Setting, Trial, grid, search, winner
 
@@ -43,13 +45,14 @@ def tune_cell(name: str, slo: Slo, axes: Axes, options: SweepOptions, campaign: 
     The trace lies in results/<campaign>/trace.parquet and trace.csv.
 
     Raises:
-        UserError: the cell is unknown or does not run here.
+        UserError: the cell is unknown, does not run here, or does not batch.
         StepError: a step failed.
     """
     site = default_site()
     entry, cell, left_out = forecast.find(name, options, site)
     if left_out:
         raise UserError(f"{name}: does not run: {left_out}")
+    settings = grid(cell.dynamic, axes)
     choice = started(entry.server, cell)
     preflight(options, entry, site)
     at = workplace(entry.plugin, cell, site, campaign)
@@ -63,29 +66,26 @@ def tune_cell(name: str, slo: Slo, axes: Axes, options: SweepOptions, campaign: 
 
         def measure(setting: Setting, concurrency: int) -> Trial:
             serving = setting.serving(cell.dynamic)
-            if setting not in loaded:
+            if fresh := setting not in loaded:
                 loaded.clear()
                 of_setting = cell.model_copy(update={"dynamic": serving})
                 workspace = variant.convert.workspace_bytes
                 configured = configure(of_setting, built.converted, repository, at, workspace)
-                loaded[setting] = deploy(running, configured, serving, built.samples, at)
-            point = Point(
-                batch=batch,
-                concurrency=concurrency,
-                request_count=plan.request_count,
-                shared_memory=plan.shared_memory,
-                warm_up=plan.warm_up,
-            )
+                sizes = (batch, serving.max_batch_size)
+                loaded[setting] = deploy(running, configured, serving, built.samples, at, sizes)
+            point = point_of(plan, batch, concurrency=concurrency)
             stem = f"{cell.name}.i{setting.instances}d{setting.max_queue_delay_us}"
             stem = f"{stem}p{'-'.join(map(str, setting.preferred_batch_sizes))}"
             samples = site.store.path(built.samples)
             target = Target(endpoint=loaded[setting], samples=samples, logs=at.logs, name=stem)
             with device_lock(at.profile, exclusive=True):
+                if fresh and plan.warm_up:
+                    warm_up(plan, target, at.timeout_s)
                 found = GENERATORS[plan.generator].measure(point, target, site)
-            latency = float(getattr(found, f"{slo.statistic}_ms"))
-            holds = latency <= slo.limit_ms and found.stable
+            latency = float(getattr(found, slo.column))
+            held = found.stable and holds(slo, found)
             line = "%s, concurrency %d: %.1f inferences/s, %s %.2f ms%s"
-            said = "" if holds else "  (unstable)" if not found.stable else "  (over the bound)"
+            said = "" if held else "  (unstable)" if not found.stable else "  (over the bound)"
             log.info(line, setting, concurrency, found.throughput, slo.statistic, latency, said)
             return Trial(
                 setting=setting,
@@ -93,11 +93,11 @@ def tune_cell(name: str, slo: Slo, axes: Axes, options: SweepOptions, campaign: 
                 throughput=found.throughput,
                 latency_ms=latency,
                 stable=found.stable,
-                holds=holds,
+                holds=held,
             )
 
         most = axes.max_concurrency or 2 * cell.dynamic.max_batch_size * max(axes.instances)
-        trace = search(grid(cell.dynamic, axes), measure, slo, most)
+        trace = search(settings, measure, slo, most)
     _keep(trace, at.logs.parent)
     return Tuned(trace=tuple(trace), best=winner(trace), folder=at.logs.parent)
 

@@ -6,7 +6,6 @@ import logging
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
-from tritonclient.utils import InferenceServerException
 
 from tasks.core import card
 from tasks.core.build import Workplace
@@ -76,9 +75,6 @@ def measure(
                 one = found[chosen.point] = _measure(plan, chosen, target, at)
                 advance()
                 chosen = _next(following, one.measurement)
-        except InferenceServerException as error:
-            cause = StepError(f"the server did not warm up: {error}", log=endpoint.server_log)
-            raise PartlyMeasuredError(cause, tuple(found.values())) from error
         except StepError as error:
             raise PartlyMeasuredError(error, tuple(found.values())) from error
     of_plan = marks({point: entry.measurement for point, entry in found.items()}, plan.slo)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
+from tasks.core.errors import UserError
 from tasks.core.slo import Slo
 from tasks.core.values import Serving, Value
 
@@ -57,8 +58,14 @@ Measure = Callable[[Setting, int], Trial]
 
 
 def grid(serving: Serving, axes: Axes) -> tuple[Setting, ...]:
-    """Every setting, the simple ones first: by instances, then preferred sizes, then delays."""
+    """Every setting, the simple ones first: by instances, then preferred sizes, then delays.
+
+    Raises:
+        UserError: the serving does no batching, which is what is tuned.
+    """
     most = serving.max_batch_size
+    if not most:
+        raise UserError("max_batch_size 0: a cell whose server does no batching has nothing to tune")
     halves = tuple(sorted({max(most // 2, 1), most}))
     preferred = dict.fromkeys([(), (most,), halves, serving.preferred_batch_sizes])
     return tuple(

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
+from tasks.core.errors import UserError
 from tasks.core.slo import Slo, parse
 from tasks.core.values import Serving
 from tasks.tuning import Axes, Setting, Trial, grid, search, winner
@@ -29,6 +32,11 @@ def formula(slo: Slo, cores: int = 2) -> tuple[Callable[[Setting, int], Trial], 
         )
 
     return measure, asked
+
+
+def test_a_cell_that_does_not_batch_is_refused() -> None:
+    with pytest.raises(UserError, match=r"max_batch_size 0: .*nothing to tune"):
+        grid(Serving(batching="disabled", max_batch_size=0), Axes())
 
 
 def test_the_best_of_the_whole_grid_is_found_with_a_part_of_it() -> None:

@@ -19,6 +19,11 @@ class Slo(Value):
     statistic: Statistic
     limit_ms: float
 
+    @property
+    def column(self) -> str:
+        """The statistic as measurements and rows name it."""
+        return f"{self.statistic}_ms"
+
     def __str__(self) -> str:
         return f"{self.statistic}={self.limit_ms:g}ms"
 

@@ -41,7 +41,7 @@ def steps(plan: LoadPlan) -> Steps:
         curve = yield from _concurrencies(plan, batch)
         tried: dict[float, bool] = {}
         for rate in plan.request_rates:
-            found = yield Chosen(point=_point(plan, batch, rate=rate))
+            found = yield Chosen(point=point_of(plan, batch, rate=rate))
             tried[rate] = plan.slo is not None and holds(parse(plan.slo), found)
         if plan.slo is not None:
             yield from _search(plan, batch, curve, tried)
@@ -51,10 +51,10 @@ def _concurrencies(plan: LoadPlan, batch: int) -> Generator[Chosen, Measurement,
     curve: Curve = {}
     if plan.fixed_points:
         for concurrency in plan.concurrency:
-            curve[concurrency] = yield Chosen(point=_point(plan, batch, concurrency=concurrency))
+            curve[concurrency] = yield Chosen(point=point_of(plan, batch, concurrency=concurrency))
         return curve
     while following := next_concurrency(measured(curve), max(plan.concurrency)):
-        point = _point(plan, batch, concurrency=following.concurrency)
+        point = point_of(plan, batch, concurrency=following.concurrency)
         curve[following.concurrency] = yield Chosen(point=point, why=following.why)
     return curve
 
@@ -67,12 +67,12 @@ def _search(plan: LoadPlan, batch: int, curve: Curve, tried: dict[float, bool]) 
         rate = _rounded(rate)
         held = highest_held(tried)
         why = f"{plan.slo}: {f'{held:g} requests/s hold' if held else 'none holds yet'}"
-        tried[rate] = holds(parse(plan.slo), (yield Chosen(point=_point(plan, batch, rate=rate), why=why)))
+        tried[rate] = holds(parse(plan.slo), (yield Chosen(point=point_of(plan, batch, rate=rate), why=why)))
 
 
 def holds(slo: Slo, found: Measurement) -> bool:
     """Whether a point is within the objective, and answers what is due: else its latency only grows."""
-    return float(getattr(found, f"{slo.statistic}_ms")) <= slo.limit_ms and keeps_up(found.windows)
+    return float(getattr(found, slo.column)) <= slo.limit_ms and keeps_up(found.windows)
 
 
 def measured(curve: Mapping[int, Measurement]) -> dict[int, Measured]:
@@ -99,7 +99,10 @@ def marks(points: Mapping[Point, Measurement], slo: str | None) -> dict[Point, M
     return found
 
 
-def _point(plan: LoadPlan, batch: int, *, concurrency: int | None = None, rate: float | None = None) -> Point:
+def point_of(
+    plan: LoadPlan, batch: int, *, concurrency: int | None = None, rate: float | None = None
+) -> Point:
+    """The point of a plan at a concurrency or at a request rate."""
     return Point(
         batch=batch,
         concurrency=concurrency,

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import json
 
+from tritonclient.utils import InferenceServerException
+
+from tasks.core.errors import StepError
 from tasks.core.values import LoadPlan
 from tasks.loadgen.base import Target
 from tasks.loadgen.requests import Samples, server_config
@@ -13,13 +16,21 @@ from tasks.servers.connection import connect
 
 def warm_up(plan: LoadPlan, target: Target, timeout_s: float) -> None:
     """Send one batch of every size that the server may run: those of the plan, or, where it batches
-    dynamically, each up to the largest."""
+    dynamically, each up to the largest.
+
+    Raises:
+        StepError: a batch was not answered.
+    """
     model = target.endpoint.model
     with connect(target.endpoint.grpc_url, target.endpoint.channel) as client:
-        config = server_config(client, model)
-        samples = Samples.read(target.samples, config)
-        for size in sizes(plan, config):
-            client.infer(model, samples.batch(0, size).inputs(), client_timeout=timeout_s)
+        try:
+            config = server_config(client, model)
+            samples = Samples.read(target.samples, config)
+            for size in sizes(plan, config):
+                client.infer(model, samples.batch(0, size).inputs(), client_timeout=timeout_s)
+        except InferenceServerException as error:
+            log = target.endpoint.server_log
+            raise StepError(f"the server did not warm up: {error}", log=log) from error
 
 
 def sizes(plan: LoadPlan, config: str) -> tuple[int, ...]:
