@@ -25,6 +25,7 @@ from flows.planning import ModelPlan
 from tasks.core import leases, results
 from tasks.core.errors import UserError
 from tasks.core.files import write_atomic
+from tasks.core.slo import Slo, parse
 from tasks.core.values import Value
 
 log = logging.getLogger("servegrid")
@@ -64,6 +65,12 @@ def read(folder: Path) -> Campaign:
         known = sorted(p.parent.name for p in folder.parent.glob("*/campaign.json"))[-3:]
         last = ", ".join(known) or "none"
         raise UserError(f"{folder}: no campaign was begun there; the latest are: {last}") from error
+
+
+def objective(folder: Path) -> Slo | None:
+    """The service-level objective that the campaign was asked for."""
+    asked = read(folder).options.slo if (folder / "campaign.json").exists() else None
+    return parse(asked) if asked else None
 
 
 def ground(folder: Path, profile: str) -> Path:

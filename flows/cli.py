@@ -215,10 +215,11 @@ def main() -> None:
 
 def _print_answer(folder: Path) -> None:
     """What to ship, and where the report is."""
+    from flows.campaigns import objective
     from tasks.core import results
     from tasks.reporting.answer import choices
 
-    for choice in choices(*results.read(folder)):
+    for choice in choices(*results.read(folder), slo=objective(folder)):
         console.print(f"ship for {choice.sentence}", soft_wrap=True, markup=False, highlight=False)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
 

@@ -18,7 +18,10 @@ console = Console()
 def report(
     campaign: Annotated[str, typer.Argument(help="A folder below results/.")],
     partial: Annotated[bool, typer.Option(help="Also of a campaign that has cells left to run.")] = False,
-    slo: Annotated[str | None, typer.Option(help="p99=50ms: what to ship under that latency, too.")] = None,
+    slo: Annotated[
+        str | None,
+        typer.Option(help="p99=50ms: what to ship under it, not the campaign's."),
+    ] = None,
     like: Annotated[
         str | None, typer.Option(help="`published`: sections in each model's published form.")
     ] = None,
@@ -26,7 +29,7 @@ def report(
     """Write a campaign's report anew, and print it; with --partial at any time, also while it runs."""
     from rich.markdown import Markdown
 
-    from flows.campaigns import unfinished
+    from flows.campaigns import objective, unfinished
     from tasks.core.results import campaign_folder
     from tasks.core.slo import from_option
     from tasks.report import write, write_like_published
@@ -45,7 +48,7 @@ def report(
             raise unknown("form", like, ["published"])
         console.print(f"sections: {write_like_published(folder)}", soft_wrap=True, highlight=False)
         return
-    console.print(Markdown(write(folder, from_option(slo) if slo else None)))
+    console.print(Markdown(write(folder, from_option(slo) if slo else objective(folder))))
     if left:
         console.print(f"partial: {len(left)} cells have not run", highlight=False)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)

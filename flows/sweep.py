@@ -10,7 +10,7 @@ from typing import Any
 from prefect import flow
 from prefect.states import Cancelled, Completed, Failed
 
-from flows.campaigns import leading, new_campaign, read, unfinished
+from flows.campaigns import leading, new_campaign, objective, read, unfinished
 from flows.fan_out import CancelledError, check_deployments, run_all
 from flows.options import SweepOptions
 from flows.planning import not_as_asked, plan, preflight
@@ -56,7 +56,7 @@ def sweep(
             return Cancelled(message=f"campaign {folder.name}: cancelled")
         finally:
             if (folder / "rows.jsonl").exists():
-                report(folder)
+                report(folder, objective(folder))
     return _verdict(folder)
 
 
@@ -84,5 +84,5 @@ class _Partial:
 
     def __call__(self) -> None:
         if time.monotonic() - self._last >= REPORT_S:
-            write(self._folder)
+            write(self._folder, objective(self._folder))
             self._last = time.monotonic()

@@ -68,9 +68,9 @@ def write_like_published(folder: Path) -> Path:
 
 
 @task(task_run_name="report {folder.name}", cache_policy=NO_CACHE)
-def report(folder: Path) -> None:
+def report(folder: Path, slo: Slo | None = None) -> None:
     """Write the report, and show its summary in the Prefect UI."""
-    text = write(folder)
+    text = write(folder, slo)
     create_markdown_artifact(text, key="report", description=f"campaign {folder.name}")
     create_link_artifact(
         (folder / "report.html").absolute().as_uri(), link_text="report.html", key="report-html"

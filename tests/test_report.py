@@ -138,10 +138,39 @@ def test_lead_smaller_than_the_points_own_windows_says_so() -> None:
 
 
 def test_most_throughput_under_a_latency_limit_is_an_aim_of_its_own() -> None:
-    *_, choice = choices(*TWO, slo=parse("p99=5ms"))
+    *_, choice = choices(*TWO, slo=parse("p99=5ms"))  # no rate was searched
     assert (choice.aim, choice.cell) == ("most throughput, online, p99 at most 5 ms", "a")
     assert (choice.throughput, choice.p99_ms, choice.lead) == (90.0, 5.0, None)  # b is over the limit
     assert len(choices(*TWO, slo=parse("p99=3ms"))) == 3
+
+
+def test_highest_rate_that_holds_the_objective_is_an_aim_of_its_own() -> None:
+    slo = parse("p99=50ms")
+    rate: Row = {"cell": "a", "concurrency": None, "distribution": "poisson", "slo": str(slo)}
+    rows = points(
+        {
+            "cell": "a",
+            "concurrency": 2,
+            "throughput": 100.0,
+            "p99_ms": 20.0,
+            "slo": str(slo),
+            "slo_best": True,
+        },
+        rate | {"request_rate": 80.0, "throughput": 79.0, "p99_ms": 40.0, "slo_best": True, "stable": False},
+        rate | {"request_rate": 70.0, "throughput": 71.0, "p99_ms": 30.0, "slo_best": False},
+        rate | {"request_rate": 90.0, "throughput": 89.0, "p99_ms": 90.0, "slo_best": False},
+        rate | {"cell": "b", "request_rate": 40.0, "throughput": 41.0, "p99_ms": 45.0, "slo_best": True},
+    )
+    found = choices(TWO[0], rows, slo)
+    *_, closed, best_rate = found
+    assert (closed.throughput, closed.load) == (100.0, ("concurrency", "2"))
+    assert best_rate.aim == "highest request rate, online, p99 at most 50 ms"
+    assert (best_rate.cell, best_rate.request_rate, best_rate.p99_ms) == ("a", 80.0, 40.0)
+    assert lead_text(best_rate) == "not stable; +100.0% over the next cell"
+    assert "batch 1 at 80 requests/s: 79.0 inferences/s, p99 40.00 ms" in best_rate.sentence
+    assert "| batch 1, requests/s 80 | 79.0 | 40.00 |" in document("c", TWO[0], rows, slo)
+    assert not any("request rate" in c.aim for c in choices(TWO[0], rows, parse("p99=30ms")))
+    assert all(c.request_rate is None for c in choices(TWO[0], rows))
 
 
 def test_every_latency_limit_has_its_answer() -> None:

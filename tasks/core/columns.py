@@ -65,6 +65,11 @@ TRUST: dict[str, pl.DataType] = {
 
 def point_in_words(row: dict[str, Any]) -> str:
     """How a reader knows the point of a row."""
+    return f"{row['scenario']}, {load_in_words(row)}"
+
+
+def load_in_words(row: dict[str, Any]) -> str:
+    """Batch, and concurrency or request rate."""
     rate = row.get("request_rate")
     load = f"x {row['concurrency']}" if rate is None else f"at {rate:g} requests/s"
-    return f"{row['scenario']}, batch {row['batch']} {load}"
+    return f"batch {row['batch']} {load}"

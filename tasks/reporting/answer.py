@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from tasks.core.columns import load_in_words
 from tasks.core.results import Verdict
 from tasks.core.slo import Slo
 from tasks.core.values import Scenario, Value
@@ -16,7 +17,8 @@ OF_MODEL = ("model", "profile", "gpu")
 
 
 class Aim(Value):
-    """One question: the most or the least of a column, among the points of a scenario under a limit."""
+    """One question: the most or the least of a column, among the points of a scenario under a limit: those at
+    a concurrency or, `at_rate`, the highest request rate of each cell that holds the limit."""
 
     title: str
     scenario: Scenario
@@ -24,6 +26,7 @@ class Aim(Value):
     windows: str
     most: bool
     slo: Slo | None = None
+    at_rate: bool = False
 
 
 AIMS = (
@@ -68,7 +71,9 @@ class Choice(Value):
     precision: str
     instances: int
     batch: int
-    concurrency: int
+    concurrency: int | None
+    request_rate: float | None = None
+    stable: bool = True
     throughput: float
     p99_ms: float
     metric: str | None
@@ -83,19 +88,28 @@ class Choice(Value):
         return "no metric" if self.served_metric is None else f"{self.metric} {self.served_metric:.4f}"
 
     @property
+    def load(self) -> tuple[str, str]:
+        """What kept the model busy: its name, and how much of it."""
+        if self.request_rate is None:
+            return "concurrency", str(self.concurrency)
+        return "requests/s", f"{self.request_rate:g}"
+
+    @property
     def sentence(self) -> str:
         """The whole in one line."""
         return (
-            f"{self.aim}: {self.cell}, {self.instances} instance(s), batch {self.batch} x "
-            f"{self.concurrency}: {self.throughput:.1f} inferences/s, p99 {self.p99_ms:.2f} ms, "
-            f"{self.accuracy} ({lead_text(self)})"
+            f"{self.aim}: {self.cell}, {self.instances} instance(s), "
+            f"{load_in_words(self.model_dump())}: {self.throughput:.1f} inferences/s, "
+            f"p99 {self.p99_ms:.2f} ms, {self.accuracy} ({lead_text(self)})"
         )
 
 
-def under(slo: Slo) -> Aim:
-    """The aim of a service-level objective."""
-    title = f"most throughput, online, {slo.statistic} at most {slo.limit_ms:g} ms"
-    return AIMS[1].model_copy(update={"title": title, "slo": slo})
+def under(slo: Slo) -> tuple[Aim, Aim]:
+    """The aims of a service-level objective: of so many clients, and of requests that come when they come."""
+    within = f"{slo.statistic} at most {slo.limit_ms:g} ms"
+    closed = AIMS[1].model_copy(update={"title": f"most throughput, online, {within}", "slo": slo})
+    title = f"highest request rate, online, {within}"
+    return closed, closed.model_copy(update={"title": title, "column": "request_rate", "at_rate": True})
 
 
 def choices(
@@ -104,18 +118,17 @@ def choices(
     slo: Slo | None = None,
     verdict: Verdict = "passed",
 ) -> list[Choice]:
-    """For each model on each device the stable point of every aim, among the cells with that verdict.
+    """For each model on each device the point of every aim, among the cells with that verdict: a stable one,
+    but for a rate, of which the search for it has decided.
 
     An aim that no point meets has no choice.
     """
-    points = _points(cells, measurements, verdict)
-    aims = AIMS if slo is None else (*AIMS, under(slo))
+    points = _of_verdict(cells, measurements, verdict)
+    aims = AIMS if slo is None else (*AIMS, *under(slo))
     found = []
     for _, of_model in points.group_by(OF_MODEL, maintain_order=True):
         for aim in aims:
-            candidates = of_model.filter(pl.col("scenario") == aim.scenario)
-            if aim.slo is not None:
-                candidates = candidates.filter(pl.col(f"{aim.slo.statistic}_ms") <= aim.slo.limit_ms)
+            candidates = of_model.filter((pl.col("scenario") == aim.scenario) & _answers(aim))
             ranked = candidates.sort(aim.column, descending=aim.most)
             best_of_cell = ranked.unique("cell", keep="first", maintain_order=True)
             if not best_of_cell.is_empty():
@@ -136,18 +149,30 @@ def best(
 def frontier(cells: pl.DataFrame, measurements: pl.DataFrame) -> pl.DataFrame:
     """What each latency limit allows: for each model on each device the stable online points of cells that
     passed which no other beats in both throughput and p99; the fastest first."""
-    points = _points(cells, measurements, "passed").filter(pl.col("scenario") == "online")
+    points = _of_verdict(cells, measurements, "passed").filter((pl.col("scenario") == "online") & CLOSED)
     ranked = points.sort(["throughput", "p99_ms"], descending=[True, False])
     least = pl.col("p99_ms").cum_min().shift(1).over(OF_MODEL)
     return ranked.filter(least.is_null() | (pl.col("p99_ms") < least))
 
 
-def _points(cells: pl.DataFrame, measurements: pl.DataFrame, verdict: Verdict) -> pl.DataFrame:
-    """The stable points, at a concurrency, of the cells with a verdict, each with its cell's accuracy."""
+CLOSED = pl.col("stable") & pl.col("request_rate").is_null()
+"""The stable points at a concurrency."""
+
+
+def _answers(aim: Aim) -> pl.Expr:
+    """Which points an aim chooses from."""
+    if aim.slo is None:
+        return CLOSED
+    if aim.at_rate:
+        return pl.col("slo_best") & pl.col("request_rate").is_not_null() & (pl.col("slo") == str(aim.slo))
+    return CLOSED & (pl.col(aim.slo.column) <= aim.slo.limit_ms)
+
+
+def _of_verdict(cells: pl.DataFrame, measurements: pl.DataFrame, verdict: Verdict) -> pl.DataFrame:
+    """The points of the cells with a verdict, each with its cell's accuracy."""
     of_verdict = cells.filter(pl.col("verdict") == verdict)
     accuracy = of_verdict.select(*OF_CELL, "metric", "served_metric", "metric_drop")
-    closed_loop = pl.col("request_rate").is_null()
-    return measurements.filter(pl.col("stable") & closed_loop).join(accuracy, on=OF_CELL, nulls_equal=True)
+    return measurements.join(accuracy, on=OF_CELL, nulls_equal=True)
 
 
 def _choice(aim: Aim, best_of_cell: pl.DataFrame) -> Choice:
@@ -164,7 +189,9 @@ def _choice(aim: Aim, best_of_cell: pl.DataFrame) -> Choice:
 
 
 def lead_text(choice: Choice) -> str:
-    """The lead in words, and whether it is more than noise."""
+    """The lead in words, and whether it is more than noise; of a point that is not stable, that first."""
+    if not choice.stable:
+        return f"not stable; {lead_text(choice.model_copy(update={'stable': True}))}"
     if choice.lead is None:
         return "the only one"
     text = f"{choice.lead:+.1%} over the next cell"

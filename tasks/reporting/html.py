@@ -112,7 +112,7 @@ def _card(choice: Choice, verdict: Verdict) -> str:
         "precision": (choice.precision, ""),
         "instances": (str(choice.instances), ""),
         "batch": (str(choice.batch), ""),
-        "concurrency": (str(choice.concurrency), ""),
+        choice.load[0]: (choice.load[1], ""),
         "accuracy": (choice.accuracy, ""),
     }
     main = "p99" if choice.column == "p99_ms" else "throughput"

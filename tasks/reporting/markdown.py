@@ -52,7 +52,7 @@ def _answer(cells: pl.DataFrame, measurements: pl.DataFrame, slo: Slo | None) ->
         (
             f"{c.model}: {c.aim}",
             f"{c.format} {c.precision}, {c.instances} instance(s)",
-            f"batch {c.batch}, concurrency {c.concurrency}",
+            f"batch {c.batch}, {' '.join(c.load)}",
             f"{c.throughput:.1f}",
             f"{c.p99_ms:.2f}",
             c.accuracy,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flows import campaigns
-from flows.campaigns import ground, leading, new_campaign, read, run_lease, unfinished, working
+from flows.campaigns import ground, leading, new_campaign, objective, read, run_lease, unfinished, working
 from flows.options import SweepOptions
 from flows.planning import ModelPlan, plan
 from tasks.core import leases
@@ -54,10 +54,18 @@ def test_campaign_is_resumed_with_its_options_and_the_next_attempt(
         assert attempt == 1
     found = read(tmp_path / "c")
     assert found.options == OPTIONS
+    assert objective(tmp_path / "c") is None
     assert found.options.model_fields_set == OPTIONS.model_fields_set, "what was not asked for stays unasked"
     with leading(tmp_path / "c", found.options, plans, resume=True) as attempt:
         assert attempt == 2
         assert read(tmp_path / "c").attempt == 2
+
+
+def test_the_objective_of_a_campaign_is_the_one_that_was_asked_for(tmp_path: Path) -> None:
+    assert objective(tmp_path) is None, "no campaign was begun by this program"
+    asked = OPTIONS.model_copy(update={"slo": "p99=50ms"})
+    with leading(tmp_path, asked, (), resume=False):
+        assert str(objective(tmp_path)) == "p99=50ms"
 
 
 def test_campaign_is_begun_once_and_led_by_one(tmp_path: Path, plans: tuple[ModelPlan, ...]) -> None:
