@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from tasks import report
+from tasks.core.columns import PLACE, TRUST
 from tasks.core.errors import UserError
 from tasks.core.results import CELLS, MEASURED, MEASUREMENTS, Row, Writer
 from tasks.core.slo import parse
@@ -370,6 +371,31 @@ def test_column_that_no_list_names_has_a_place_and_a_chart_once_it_is_measured()
         page("c", cells({"cell": "a"}), new.with_columns(joules_per_1000=pl.lit(None, pl.Float64)))
     )
     assert "joules_per_1000" not in empty["tables"]["points"]["data"]
+
+
+def test_columns_of_trust_make_no_charts_and_rates_are_no_concurrencies() -> None:
+    trust: Row = {name: 1.5 for name, kind in TRUST.items() if kind.is_float()}
+    trust |= {"failed_checks": ["littles_law", "throttled"], "throttle_reasons": ["sw_thermal"], "repeats": 3}
+    rate: Row = {"concurrency": None, "request_rate": 20.0, "slo": "p99=50ms", "slo_holds": True}
+    rows = points({"cell": "a", **trust}, {"cell": "a", **trust, **rate, "slo_best": True})
+    found = payload(page("c", cells({"cell": "a"}), rows))
+    table = found["tables"]["points"]
+    names = [entry["name"] for entry in table["columns"]]
+    assert {"request_rate", "failed_checks", "slo_holds"} <= set(names)
+    assert not {*TRUST, *PLACE} - {"request_rate", "failed_checks", "slo_holds"} & set(names)
+    assert column(table, "failed_checks") == ["littles_law, throttled"] * 2
+    assert column(table, "load") == ["concurrency 1", "20.0 requests/s, within the objective"]
+    charts = {chart["name"]: chart["spec"] for chart in found["charts"]}
+    assert set(charts) == {
+        "pareto",
+        "breakdown-online",
+        "breakdown-offline",
+        "batch",
+        "concurrency",
+        "accuracy",
+    }
+    assert "isValid(datum['concurrency'])" in json.dumps(charts["concurrency"])
+    assert "isValid(datum['concurrency'])" in json.dumps(charts["breakdown-online"])
 
 
 def test_share_of_the_limit_is_drawn_where_it_was_counted() -> None:

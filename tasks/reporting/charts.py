@@ -24,12 +24,13 @@ KINDS = ["#0b6bcb", "#d1495b", "#2e933c", "#8a4fbe", "#e07a1f", "#12857f", "#b55
 KIND = alt.Color(
     "kind:N", title=None, scale=alt.Scale(range=KINDS), legend=alt.Legend(orient="top", columns=3)
 )
-NAMES = ["cell:N", "gpu:N", "scenario:N", "batch:Q", "concurrency:Q"]
+NAMES = ["cell:N", "gpu:N", "scenario:N", "batch:Q", "load:N"]
 FIGURES = [
     alt.Tooltip("throughput:Q", title="inferences/s", format=".1f"),
     alt.Tooltip("p99_ms:Q", title="p99 ms", format=".2f"),
     alt.Tooltip("avg_ms:Q", title="avg ms", format=".2f"),
     alt.Tooltip("stable:N"),
+    alt.Tooltip("failed_checks:N", title="failed checks"),
 ]
 LINE, TEXT = "#9aa3b2", "#3c4454"
 CONFIG: dict[str, Any] = {
@@ -130,6 +131,11 @@ def _points() -> alt.Chart:
     return alt.Chart(alt.NamedData("points"))
 
 
+def _of(x: str) -> alt.Chart:
+    """The points that have an `x`: those at a request rate have no concurrency."""
+    return _points().transform_filter(f"isValid(datum[{x!r}])")
+
+
 def _pareto() -> Any:
     """Every point, and in each scenario the line of those that no other beats in both."""
     x = alt.X("throughput:Q", title="inferences/s")
@@ -167,7 +173,7 @@ def _breakdown(x: str) -> Any:
     """Average latency of one cell's points, stacked from its components as in the published plots."""
     names = list(PARTS)
     return (
-        _points()
+        _of(x)
         .transform_fold([*names], as_=["part", "ms"])
         .transform_calculate(place=f"indexof({names!r}, datum.part)")
         .mark_bar()
@@ -191,7 +197,7 @@ def _by(x: str, y: str = "throughput", title: str = "inferences/s") -> Any:
     """A line a cell."""
     scale = alt.Scale(type="log", base=2, nice=False)
     return (
-        _points()
+        _of(x)
         .mark_line(point=alt.OverlayMarkDef(size=36), opacity=0.8)
         .encode(
             x=alt.X(f"{x}:Q", title=x, scale=scale, axis=alt.Axis(tickCount=8, format="d")),

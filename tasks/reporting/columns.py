@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from tasks.core.columns import PLACE, TRUST
 from tasks.core.values import Value
 
 PARTS = {
@@ -66,6 +67,7 @@ POINTS = _columns(
     ("scenario", "scenario"),
     ("batch", "batch"),
     ("concurrency", "concurrency"),
+    ("request_rate", "requests/s", 1),
     ("throughput", "inferences/s", 1),
     ("p50_ms", "p50 ms", 2),
     ("p90_ms", "p90 ms", 2),
@@ -78,6 +80,8 @@ POINTS = _columns(
     ("limit_throughput", "limit, inferences/s", 1),
     ("limit", "limited by"),
     ("stable", "stable"),
+    ("failed_checks", "failed checks"),
+    ("slo_holds", "holds the objective"),
     ("request_count", "requests"),
     ("generator", "generator"),
 )
@@ -105,6 +109,8 @@ ELSEWHERE = frozenset(
         *("shared_memory", "input_data", "warm_up", "minimum_request_count", "generator_version"),
         *("flops_per_inference", "load_clients", "load_batches"),
         *("flow_run", "worker_pid", "started_at", "ended_at"),
+        *(name for name in (*PLACE, *TRUST) if name not in ("request_rate", "slo_holds", "failed_checks")),
+        "load",
         *("windows_throughput", "windows_avg_ms", "stage_s", "server_s", "orchestration_s", "metrics"),
         *FILTERS,
     }

@@ -21,6 +21,20 @@ KIND = pl.concat_str(
 """What a cell's colour stands for."""
 
 
+LOAD = (
+    pl.when(pl.col("request_rate").is_null())
+    .then(pl.format("concurrency {}", "concurrency"))
+    .otherwise(
+        pl.format(
+            "{} requests/s{}",
+            pl.col("request_rate"),
+            pl.when("slo_holds").then(pl.lit(", within the objective")).otherwise(pl.lit("")),
+        )
+    )
+    .alias("load")
+)
+
+
 class Table(Value):
     """What the page draws a table from: its columns, and the values of every column it needs, filters too."""
 
@@ -38,8 +52,8 @@ def cell_rows(cells: pl.DataFrame, measurements: pl.DataFrame) -> pl.DataFrame:
 
 
 def point_rows(measurements: pl.DataFrame) -> pl.DataFrame:
-    """One row a measured point."""
-    return measurements.with_columns(KIND)
+    """One row a measured point; `load` and `failed_checks` in words."""
+    return measurements.with_columns(KIND, LOAD, pl.col("failed_checks").list.join(", "))
 
 
 def tables(
@@ -106,7 +120,7 @@ def _words(value: object) -> str:
 
 def _table(name: str, frame: pl.DataFrame, columns: Sequence[Column]) -> Table:
     wanted = [*(column.name for column in columns), *FILTERS, *(f"filter {f}" for f in FILTERS)]
-    wanted += ["kind", "verdict", "framework_metric", "served_metric", "load_s", "first_request_ms"]
+    wanted += ["kind", "load", "verdict", "framework_metric", "served_metric", "load_s", "first_request_ms"]
     kept = [column for column in dict.fromkeys(wanted) if column in frame.columns]
     return Table(name=name, columns=tuple(columns), data={column: _packed(frame[column]) for column in kept})
 
