@@ -69,7 +69,16 @@ def fit(plan: Plan, choice: ServerChoice, offer: Offer) -> Plan:
 
     Such a one has one model of a name, of which it does not say which cell it is: only a plan of a single
     cell can mean it, and both scenarios are measured on the one serving.
+
+    Raises:
+        UserError: cells want HTTP of a remote server, which is reached by gRPC only.
     """
+    http = next((cell for cell in plan.cells if cell.online.protocol == "http"), None)
+    if choice.name == "remote" and http:
+        raise UserError(
+            f"{http.name}: protocol http (--protocol, or serving.protocol in model.yaml): {choice.url} takes "
+            "gRPC only: give --protocol grpc"
+        )
     cells = [cell if offer.shared_memory else _without_shared_memory(cell) for cell in plan.cells]
     if offer.loads:
         return Plan(cells=tuple(cells), excluded=plan.excluded)

@@ -81,6 +81,15 @@ def test_tensors_travel_in_the_requests_where_no_memory_is_shared(site: Site) ->
     assert {c.shared_memory for cell in found.cells for c in (cell.offline, cell.online)} == {"none"}
 
 
+def test_http_is_refused_where_the_server_is_a_remote_one(site: Site) -> None:
+    offer = Offer(release="24.10", backends=("python",))
+    http = planned(site, protocol="http")
+    with pytest.raises(UserError, match=r"protocol http .* gRPC only: give --protocol grpc"):
+        fit(http, ServerChoice.model_validate(REMOTE), offer)
+    assert fit(http, ServerChoice(), offer).cells == http.cells
+    assert fit(planned(site), ServerChoice.model_validate(REMOTE), offer).cells
+
+
 def test_a_server_that_loads_nothing_has_one_cell_of_a_model_measured_as_it_is(site: Site) -> None:
     choice = ServerChoice.model_validate(REMOTE)
     offer = Offer(release="24.10", backends=("python",), loads=False, loaded=("bert_large_qa",))
