@@ -25,20 +25,21 @@ def choose_plugins(options: SweepOptions, site: Site) -> list[Plugin]:
     Raises:
         UserError: a name is unknown, a file or folder is missing or not what it should be.
     """
+    options = options.anywhere()  # a parameter's path is in cache keys: one file has one
     words: tuple[str, ...] = ()
     if options.model_file:
         kind, path = options.model_file
         found = [model_folder(kind, Path(path), options.shapes, options.samples, site)]
-        words = (f"--{kind}", str(Path(path).absolute()), *_repeated("--shape", options.shapes))
+        words = (f"--{kind}", path, *_repeated("--shape", options.shapes))
         if options.samples is not None:
-            words = (*words, "--samples", str(Path(options.samples).absolute()))
+            words = (*words, "--samples", options.samples)
     elif options.model_dir:
         found = [load_folder(Path(options.model_dir))]
         words = ("--model-dir", str(found[0].folder))
     else:
         names = known_models(site.models) if options.models == (ALL,) else options.models
         found = [load_model(site.models, name) for name in names]
-    paths = tuple(Path(path).absolute() for path in options.plugin_paths)
+    paths = tuple(Path(path) for path in options.plugin_paths)
     for folder in paths:
         if not folder.is_dir():
             raise UserError(f"--plugin-path {folder}: no such folder")

@@ -18,6 +18,8 @@ from tasks.core.yaml_files import explain
 
 ALL = "all"
 MODEL_FILES: tuple[ModelFile, ...] = get_args(ModelFile)
+PATHS = (*MODEL_FILES, "samples", "model_dir", "ca_file", "headers_file")
+"""Options that name one file or folder."""
 
 
 class SweepOptions(Selection):
@@ -113,11 +115,14 @@ class SweepOptions(Selection):
         return self.model_copy(update=one)
 
     def anywhere(self) -> SweepOptions:
-        """These options with whole paths, for a process that runs in another folder."""
-        named = {name: getattr(self, name) for name in (*MODEL_FILES, "samples", "model_dir")}
+        """These options with whole paths, for a process that runs in another folder. The value of a parameter
+        is a path where it has a slash and is there."""
+        named = {name: getattr(self, name) for name in PATHS}
         whole: dict[str, Any] = {name: str(Path(path).absolute()) for name, path in named.items() if path}
         if self.plugin_paths:
             whole["plugin_paths"] = tuple(str(Path(path).absolute()) for path in self.plugin_paths)
+        if self.params:
+            whole["params"] = tuple(_with_whole_path(text) for text in self.params)
         return self.model_copy(update=whole)
 
 
@@ -151,6 +156,11 @@ def with_sweep_options(command: Callable[..., None], without: Sequence[str] = ()
     called.__signature__ = inspect.Signature([*own, *parameters])  # type: ignore[attr-defined]  # what Typer reads
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *parameters)}
     return called
+
+
+def _with_whole_path(param: str) -> str:
+    name, equals, value = param.partition("=")
+    return f"{name}{equals}{Path(value).absolute()}" if "/" in value and Path(value).exists() else param
 
 
 def _option(name: str) -> Any:

@@ -90,6 +90,19 @@ def test_parameters_are_typed_and_reach_the_product(site: Site) -> None:
     assert plugin.words[-2:] == ("--param", "name=a=b")
 
 
+def test_file_of_a_parameter_is_one_from_whatever_folder_it_is_named(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "net.pt").write_text("1")
+    monkeypatch.chdir(tmp_path)
+    relative = published(site, "checkpoint=data/net.pt")
+    assert relative.spec.variants["full"].parameters["checkpoint"] == str(tmp_path / "data" / "net.pt")
+    assert set(relative.files) == {"checkpoint"}
+    monkeypatch.chdir("/")
+    assert published(site, f"checkpoint={tmp_path}/data/net.pt") == relative
+
+
 def test_code_and_files_beside_the_folder_are_in_the_key(site: Site, tmp_path: Path) -> None:
     weights = tmp_path / "weights"
     weights.write_text("1")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -68,6 +70,21 @@ def test_every_field_is_an_option() -> None:
     assert file == SweepOptions.model_validate(OTHER_MODELS)
     for name in alone:
         assert called(f"--{name.replace('_', '-')}", "f") == SweepOptions.model_validate({name: "f"})
+
+
+def test_every_path_is_whole_for_a_process_in_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    params = ("checkpoint=data/../data", "org=a/b", "hidden=8")
+    found = SweepOptions.model_validate(GIVEN | {"params": params}).anywhere()
+    assert (found.ca_file, found.headers_file) == (str(tmp_path / "ca"), str(tmp_path / "h"))
+    assert found.plugin_paths == (str(tmp_path / "c"), str(tmp_path / "d"))
+    assert found.params == (f"checkpoint={tmp_path}/data/../data", "org=a/b", "hidden=8")
+    monkeypatch.chdir("/")
+    assert found.anywhere() == found
+    assert SweepOptions().anywhere().model_fields_set == set()
 
 
 def test_what_is_not_given_is_the_default() -> None:
