@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import yaml
@@ -20,22 +19,17 @@ from tasks.model_file import model_folder
 
 
 def choose_plugins(options: SweepOptions, site: Site) -> list[Plugin]:
-    """The plug-ins, with the parameters, import paths and the words of the command line that name them.
+    """The plug-ins, with the parameters and import paths of the options.
 
     Raises:
         UserError: a name is unknown, a file or folder is missing or not what it should be.
     """
     options = options.anywhere()  # a parameter's path is in cache keys: one file has one
-    words: tuple[str, ...] = ()
     if options.model_file:
         kind, path = options.model_file
         found = [model_folder(kind, Path(path), options.shapes, options.samples, site)]
-        words = (f"--{kind}", path, *_repeated("--shape", options.shapes))
-        if options.samples is not None:
-            words = (*words, "--samples", options.samples)
     elif options.model_dir:
         found = [load_folder(Path(options.model_dir))]
-        words = ("--model-dir", str(found[0].folder))
     else:
         names = known_models(site.models) if options.models == (ALL,) else options.models
         found = [load_model(site.models, name) for name in names]
@@ -44,7 +38,6 @@ def choose_plugins(options: SweepOptions, site: Site) -> list[Plugin]:
         if not folder.is_dir():
             raise UserError(f"--plugin-path {folder}: no such folder")
     parameters = dict(_parameter(text) for text in options.params)
-    extra = (*_repeated("--plugin-path", map(str, paths)), *_repeated("--param", options.params))
     files = {
         name: digest_path(Path(value))
         for name, value in parameters.items()
@@ -56,7 +49,6 @@ def choose_plugins(options: SweepOptions, site: Site) -> list[Plugin]:
                 "spec": _with_parameters(plugin.spec, choose_variant(options, plugin.spec), parameters),
                 "paths": paths,
                 "files": files,
-                "words": (*(words or (("--model", plugin.spec.name) if extra else ())), *extra),
             }
         )
         for plugin in found
@@ -67,10 +59,6 @@ def choose_variant(options: SweepOptions, spec: ModelSpec) -> str:
     """The variant that is asked for; where none is, the only one of a model that has but one."""
     only = len(spec.variants) == 1 and "variant" not in options.model_fields_set
     return next(iter(spec.variants)) if only else options.variant
-
-
-def _repeated(flag: str, values: Iterable[str]) -> tuple[str, ...]:
-    return tuple(word for value in values for word in (flag, value))
 
 
 def _parameter(text: str) -> tuple[str, Scalar]:

@@ -114,6 +114,12 @@ class SweepOptions(Selection):
             one["models"] = (model,)
         return self.model_copy(update=one)
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of the command line that give these options, but for where the run waits for a worker."""
+        given = self.model_fields_set - {"workers", "queue"}
+        return tuple(w for name in _fields() if name in given for w in _words(name, getattr(self, name)))
+
     def anywhere(self) -> SweepOptions:
         """These options with whole paths, for a process that runs in another folder. The value of a parameter
         is a path where it has a slash and is there."""
@@ -150,12 +156,33 @@ def with_sweep_options(command: Callable[..., None], without: Sequence[str] = ()
 
     parameters = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_option(name))
-        for name in sorted(SweepOptions.model_fields, key=lambda name: name in Selection.model_fields)
+        for name in _fields()
         if name not in without
     ]
     called.__signature__ = inspect.Signature([*own, *parameters])  # type: ignore[attr-defined]  # what Typer reads
     called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *parameters)}
     return called
+
+
+def _fields() -> list[str]:
+    """The options in the order in which they are shown: what is qualified, then its bounds."""
+    return sorted(SweepOptions.model_fields, key=lambda name: name in Selection.model_fields)
+
+
+def _words(name: str, value: Any) -> tuple[str, ...]:
+    """The words that give a field of `SweepOptions` this value: a flag stands alone, a list is repeated."""
+    if value is None or value is False:
+        return ()
+    if value is True:
+        return (_flag(name),)
+    values = value if isinstance(value, tuple) else (value,)
+    return tuple(word for entry in values for word in (_flag(name), str(entry)))
+
+
+def _flag(name: str) -> str:
+    """The flag of a field of `SweepOptions`; that of a list is in the singular."""
+    repeated = get_origin(SweepOptions.model_fields[name].annotation) is tuple
+    return "--" + (name.removesuffix("s") if repeated else name).replace("_", "-")
 
 
 def _with_whole_path(param: str) -> str:
@@ -172,7 +199,7 @@ def _option(name: str) -> Any:
         kind = next(t for t in get_args(kind) if t is not type(None))
     if get_origin(kind) is Literal:
         kind = str  # it is SweepOptions that says what is wrong, with the nearest name
-    flag = "--" + (name.removesuffix("s") if repeated else name).replace("_", "-")
     default = field.default if not repeated else ", ".join(field.default)
-    option = typer.Option(flag, help=field.description, show_default=str(default) if default else False)
+    shown = str(default) if default else False
+    option = typer.Option(_flag(name), help=field.description, show_default=shown)
     return Annotated[kind | None, option]

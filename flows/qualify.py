@@ -14,7 +14,7 @@ from flows.campaigns import ground, working
 from flows.options import SweepOptions
 from flows.planning import plan, preflight
 from flows.record import Outcome, Record, Recorder
-from flows.serving import of_cell, words
+from flows.serving import of_cell
 from tasks import baseline, ceilings, convert, count, export, prepare, profile_data, reference
 from tasks.caching import Make, ensure
 from tasks.configure import configure
@@ -51,7 +51,7 @@ def qualify(options: SweepOptions, campaign: str, attempt: int | None = None) ->
     folder, run = campaign_folder(site.results, campaign), str(runtime.flow_run.id)
     with working(folder, options, attempt, run):
         done = finished(folder)
-        rows = recorder(model.plugin, campaign, run, model.server)
+        rows = recorder(model.plugin, campaign, run, options)
         for entry in model.plan.excluded:
             if (entry.cell.name, entry.cell.profile) not in done:
                 rows.without_run(entry.cell, Outcome(verdict="unsupported", reason=entry.reason))
@@ -60,7 +60,7 @@ def qualify(options: SweepOptions, campaign: str, attempt: int | None = None) ->
             log.info("%s: cell %d of %d", cell.name, number + 1, len(cells))
             try:
                 with tags(cell.product.model, cell.product.format, cell.product.precision, cell.profile):
-                    qualify_cell(model.plugin, cell, model.server, campaign, run, return_state=True)
+                    qualify_cell(model.plugin, cell, model.server, campaign, run, options, return_state=True)
             except (KeyboardInterrupt, TerminationSignal):
                 for left in cells[number:]:
                     rows.without_run(left, Outcome(verdict="skipped", reason="interrupted"))
@@ -69,12 +69,14 @@ def qualify(options: SweepOptions, campaign: str, attempt: int | None = None) ->
 
 
 @flow(name="cell", flow_run_name="{cell.name}")
-def qualify_cell(plugin: Plugin, cell: Cell, choice: ServerChoice, campaign: str, run: str) -> Any:
+def qualify_cell(
+    plugin: Plugin, cell: Cell, choice: ServerChoice, campaign: str, run: str, options: SweepOptions
+) -> Any:
     """Build, serve, prove and measure one cell; failed when its verdict fails the campaign."""
     at = workplace(plugin, cell, default_site(), campaign)
     # The flow run bears the tags. For each tag of a task run Prefect asks for a concurrency slot, a
     # request that SQLite often refuses while states are being recorded, and then it waits 2 s.
-    rows = recorder(plugin, campaign, run, choice)
+    rows = recorder(plugin, campaign, run, options)
     with TagsContext(current_tags=set()), rows.cell(cell) as record:
         built = build_cell(plugin, cell, campaign, at)
         record.artifact = built.converted
@@ -100,12 +102,12 @@ def workplace(plugin: Plugin, cell: Cell, site: Site, campaign: str) -> Workplac
     )
 
 
-def recorder(plugin: Plugin, campaign: str, run: str, choice: ServerChoice) -> Recorder:
+def recorder(plugin: Plugin, campaign: str, run: str, options: SweepOptions) -> Recorder:
     """Writes this model's rows of the campaign, with the versions of all that its cells use."""
     libraries = {library for module in FORMATS.values() for library in module.LIBRARIES}
     used = versions({*LIBRARIES, *plugin.spec.requires, *libraries})
     writer = Writer(default_site().results / campaign)
-    return Recorder(writer, campaign, host(), used, plugin.words, run, words(choice))
+    return Recorder(writer, campaign, host(), used, options.anywhere(), run)
 
 
 class Built(Value):

@@ -11,7 +11,9 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
+from flows.options import SweepOptions
 from tasks.baseline import Baseline
 from tasks.core.clock import collecting, now
 from tasks.core.environment import Host
@@ -113,10 +115,10 @@ class Recorder:
     campaign: str
     host: Host
     versions: dict[str, str]
-    model_words: tuple[str, ...] = ()
+    options: SweepOptions
+    """What the run was asked for, with whole paths."""
     run: str | None = None
     """The id of the flow run."""
-    server_words: tuple[str, ...] = ()
 
     def without_run(self, cell: Cell, outcome: Outcome) -> None:
         """The row of a cell that does not run: a rule forbids it, or the campaign ends before."""
@@ -187,18 +189,17 @@ class Recorder:
         return head | {"flow_run": self.run, "worker_pid": os.getpid()}
 
     def _again(self, cell: Cell) -> str:
-        """The command that runs one cell, with the bounds and the generator that it had."""
-        product, plan = cell.product, cell.online
-        words = ("servegrid", "sweep", *(self.model_words or ("--model", product.model)))
-        one = ("--variant", product.variant, "--profile", cell.profile)
-        kind = ("--format", product.format, "--precision", product.precision)
-        how = ("--accelerator", product.accelerator)
-        random = ("--random-weights",) if product.random_weights else ()
-        most = ("--max-batch-size", cell.dynamic.max_batch_size) if cell.dynamic.max_batch_size else ()
-        load = ("--max-concurrency", max(plan.concurrency), "--request-count", plan.request_count)
-        fixed = ("--fixed-points",) if plan.fixed_points else ()
-        bounds = (*most, *load, "--generator", plan.generator, *fixed)
-        return shlex.join([*words, *one, *kind, *how, *random, *map(str, bounds), *self.server_words])
+        """The command that runs one cell here, by the options and with the generator that it had."""
+        product = cell.product
+        one: dict[str, Any] = {
+            "variant": product.variant,
+            "formats": (product.format,),
+            "precisions": (product.precision,),
+            "accelerators": (product.accelerator,),
+            "generator": cell.online.generator,
+        }
+        options = self.options.only(product.model, cell.profile).model_copy(update=one)
+        return shlex.join(["servegrid", "sweep", *options.words])
 
 
 def _measurement(

@@ -52,18 +52,6 @@ def started(choice: ServerChoice, cell: Cell) -> ServerChoice:
     return of_cell(choice, cell)
 
 
-def words(choice: ServerChoice) -> tuple[str, ...]:
-    """What chooses this server on the command line."""
-    if choice == ServerChoice(device_kind=choice.device_kind):
-        return ()
-    given = [(name, value) for name in OPTIONS if (value := getattr(choice, name)) is not None]
-    return (
-        "--server",
-        choice.name,
-        *(w for name, v in given for w in (f"--{name.replace('_', '-')}", str(v))),
-    )
-
-
 def fit(plan: Plan, choice: ServerChoice, offer: Offer) -> Plan:
     """The plan for a server that may not share memory with us, or load no models on request.
 

@@ -19,15 +19,13 @@ class Plugin(Value):
     """A model folder: its spec and where it lies.
 
     paths: folders beside its own that its Python files import from;
-    files: digests of the files and folders that parameters of the command line name;
-    words: what names it on the command line; empty for a folder of the site's models.
+    files: digests of the files and folders that parameters of the command line name.
     """
 
     spec: ModelSpec
     folder: Path
     paths: tuple[Path, ...] = ()
     files: dict[str, str] = Field({})
-    words: tuple[str, ...] = ()
 
     @property
     def prepares(self) -> bool:

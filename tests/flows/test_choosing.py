@@ -86,8 +86,6 @@ def test_parameters_are_typed_and_reach_the_product(site: Site) -> None:
     assert (parameters["hidden"], parameters["rate"], parameters["cpu"]) == (8, 0.5, False)
     assert (parameters["name"], parameters["count"]) == ("a=b", 80)
     assert not plugin.prepares
-    assert plugin.words[:2] == ("--model-dir", str(PUBLISHED / "triton"))
-    assert plugin.words[-2:] == ("--param", "name=a=b")
 
 
 def test_file_of_a_parameter_is_one_from_whatever_folder_it_is_named(

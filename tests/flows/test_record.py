@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from flows.options import SweepOptions
 from flows.record import Outcome, Record, Recorder
 from tasks.core.clock import work
 from tasks.core.environment import host
@@ -81,6 +82,11 @@ def point(batch: int, *throughputs: float) -> MeasuredPoint:
     return MeasuredPoint(batch=batch, concurrency=1, measurement=measurement)
 
 
+BOUNDS: dict[str, Any] = {
+    **{"max_batch_size": 3, "max_concurrency": 2, "request_count": 70, "fixed_points": True},
+    **{"request_rates": (50.0, 0.5), "distribution": "constant", "slo": "p99=50ms"},
+    **{"protocol": "http", "shared_memory": "none"},
+}
 STABLE = point(1, 100.0, 101.0, 102.0)
 SHAKY = point(8, 100.0, 150.0, 100.0)
 
@@ -102,7 +108,7 @@ def cell() -> Cell:
 
 @pytest.fixture
 def recorder(tmp_path: Path) -> Recorder:
-    return Recorder(Writer(tmp_path), "c1", host(), {"torch": "2.13"})
+    return Recorder(Writer(tmp_path), "c1", host(), {"torch": "2.13"}, SweepOptions())
 
 
 def only_row(folder: Path) -> dict[str, Any]:
@@ -170,10 +176,8 @@ def test_any_other_error_keeps_its_traceback_and_the_command_of_the_cell(
     assert row["reason"].endswith(f"{type(error).__name__}: {error}")
     assert "Traceback" in Path(row["log"]).read_text()
     assert row["command"] == (
-        f"servegrid sweep --model bert_large_qa --variant tiny --profile cpu "
-        f"--format {cell.product.format} --precision {cell.product.precision} --accelerator none "
-        f"--max-batch-size {cell.dynamic.max_batch_size} --max-concurrency {max(cell.online.concurrency)} "
-        f"--request-count {cell.online.request_count} --generator client"
+        f"servegrid sweep --model bert_large_qa --variant tiny --profile cpu --generator client "
+        f"--format {cell.product.format} --precision {cell.product.precision} --accelerator none"
     )
 
 
@@ -299,26 +303,40 @@ def test_excluded_cell_is_unsupported_with_the_rule(recorder: Recorder, cell: Ce
     assert (row["model"], row["format"], row["wall_s"]) == ("bert_large_qa", cell.product.format, None)
 
 
-def test_the_command_that_repeats_a_cell_has_its_bounds_and_generator(recorder: Recorder, cell: Cell) -> None:
-    online = cell.online.model_copy(update={"concurrency": (1, 2), "request_count": 70})
-    dynamic = cell.dynamic.model_copy(update={"max_batch_size": 3})
-    with recorder.cell(cell.model_copy(update={"online": online, "dynamic": dynamic})) as record:
+def repeated(recorder: Recorder, cell: Cell) -> list[str]:
+    """The words of the command of a cell that ends in an error."""
+    with recorder.cell(cell) as record:
         raise RuntimeError("broken")
     assert record.outcome is not None and record.outcome.command is not None
-    words = shlex.split(record.outcome.command)
-    given = dict(zip(words[2::2], words[3::2], strict=True))
-    assert (given["--max-batch-size"], given["--max-concurrency"]) == ("3", "2")
-    assert (given["--request-count"], given["--generator"]) == ("70", "client")
-    fixed = cell.model_copy(update={"online": online.model_copy(update={"fixed_points": True})})
-    with recorder.cell(fixed) as record:
-        raise RuntimeError("broken")
-    assert record.outcome is not None and str(record.outcome.command).endswith(" --fixed-points")
+    return shlex.split(record.outcome.command)
 
 
-def test_the_command_that_repeats_a_cell_names_a_model_file(recorder: Recorder, cell: Cell) -> None:
-    words = ("--onnx", "/a net.onnx", "--shape", "x=1,2")
-    named = replace(recorder, model_words=words)
-    with named.cell(cell) as record:
-        raise RuntimeError("broken")
-    assert record.outcome is not None and record.outcome.command is not None
-    assert record.outcome.command.startswith("servegrid sweep --onnx '/a net.onnx' --shape x=1,2 --variant ")
+@pytest.mark.parametrize("name", Selection.model_fields)
+def test_the_command_that_repeats_a_cell_has_every_bound_that_was_given(
+    recorder: Recorder, cell: Cell, name: str
+) -> None:
+    p = cell.product
+    own = {"formats": (p.format,), "precisions": (p.precision,), "accelerators": (p.accelerator,)}
+    options = SweepOptions.model_validate(
+        {name: (BOUNDS | own)[name]} | {"profiles": ("cpu", "other"), "workers": True}
+    )
+    words = repeated(replace(recorder, options=options), cell)
+    value = getattr(options, name)
+    flag = "--" + (name.removesuffix("s") if isinstance(value, tuple) else name).replace("_", "-")
+    at = words.index(flag)
+    assert value is True or words[at + 1] == str(value[0] if isinstance(value, tuple) else value)
+    assert (words.count("--profile"), words[words.index("--profile") + 1]) == (1, "cpu")
+    assert words[words.index("--generator") + 1] == "client"
+    assert "--workers" not in words  # it is repeated on the host of its log
+
+
+def test_the_command_that_repeats_a_cell_names_a_model_file_and_the_server(
+    recorder: Recorder, cell: Cell
+) -> None:
+    given = {"onnx": "/a net.onnx", "shapes": ("x=1,2",), "server": "remote", "url": "grpcs://h:1"}
+    given |= {"ca_file": "/ca.pem", "headers_file": "/headers"}
+    words = repeated(replace(recorder, options=SweepOptions.model_validate(given)), cell)
+    flags = dict(zip(words[2::2], words[3::2], strict=True))
+    assert (flags["--onnx"], flags["--shape"], flags["--server"]) == ("/a net.onnx", "x=1,2", "remote")
+    assert (flags["--url"], flags["--ca-file"]) == ("grpcs://h:1", "/ca.pem")
+    assert (flags["--headers-file"], "--model" in flags) == ("/headers", False)

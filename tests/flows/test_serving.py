@@ -8,7 +8,7 @@ import pytest
 
 from flows.options import SweepOptions
 from flows.planning import choose_generator, plan
-from flows.serving import choose_server, fit, words
+from flows.serving import choose_server, fit
 from tasks.core.errors import UserError
 from tasks.core.matrix import Plan
 from tasks.core.plugins import load_profile
@@ -55,16 +55,6 @@ def test_the_options_say_which_server_else_the_profile_else_the_embedded_one(cpu
 def test_what_does_not_go_together_is_told(cpu: GpuProfile, options: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
         choose_server(SweepOptions.model_validate(options), cpu)
-
-
-def test_the_words_that_repeat_a_cell_choose_the_same_server(cpu: GpuProfile) -> None:
-    assert words(ServerChoice(device_kind="gpu")) == ()
-    choice = ServerChoice.model_validate(REMOTE)
-    flags = words(choice)
-    given = {
-        flag.removeprefix("--").replace("-", "_"): v for flag, v in zip(flags[::2], flags[1::2], strict=True)
-    }
-    assert choose_server(SweepOptions.model_validate(given), cpu) == choice
 
 
 def test_perf_analyzer_is_not_used_where_secrets_would_be_on_its_command_line(site: Site) -> None:
