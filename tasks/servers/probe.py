@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
+import logging
 import uuid
 from typing import Any
 
@@ -15,8 +17,12 @@ from tasks.core.server_choice import ServerChoice
 from tasks.core.values import Value
 from tasks.servers.connection import connect
 
+log = logging.getLogger("servegrid")
+
 ANSWER_S = 10.0
 LOAD_S = 30.0
+UNLOAD_S = 60.0
+TOO_LATE = "StatusCode.DEADLINE_EXCEEDED"
 TENSOR = {"data_type": "TYPE_FP32", "dims": [1]}
 EMPTY_MODEL = b"class TritonPythonModel:\n    def execute(self, requests):\n        return []\n"
 BACKENDS = ("onnxruntime", "pytorch", "tensorrt", "tensorflow", "python")
@@ -55,7 +61,7 @@ def probe(choice: ServerChoice) -> Probed:
             statistics = client.get_inference_statistics(client_timeout=ANSWER_S).model_stats
             loaded = tuple(sorted({entry.name for entry in statistics}))
             control = _has_control(client)
-            backends = _backends_by_loading(client) if control else _backends_in_use(client, loaded)
+            backends = _backends_by_loading(choice) if control else _backends_in_use(client, loaded)
         except InferenceServerException as error:
             raise UserError(
                 f"no Triton answers at {choice.url}: {error} (a gRPC port? grpcs:// for TLS? a ca_file or "
@@ -84,26 +90,45 @@ def _has_control(client: Any) -> bool:
     return True
 
 
-def _backends_by_loading(client: Any) -> tuple[str, ...]:
-    """Those that do not fail to be found when a model is to be loaded by them: nothing lists them. Any other
-    failure is the probe's own, whose file is no model, except to the python backend: a model.py that is none
-    makes the load hang (2.51)."""
-    found = []
-    for backend in BACKENDS:
-        name = _name()
-        config = {"name": name, "backend": backend, "max_batch_size": 1}
-        if backend == "tensorflow":
-            config["platform"] = "tensorflow_savedmodel"  # without it the config is refused before
-        config |= {"input": [{"name": "x", **TENSOR}], "output": [{"name": "y", **TENSOR}]}
-        files = {"file:1/model.py": EMPTY_MODEL}
-        try:
-            client.load_model(name, config=json.dumps(config), files=files, client_timeout=LOAD_S)
-            client.unload_model(name, client_timeout=LOAD_S)
-        except InferenceServerException as error:
-            if "unable to find" in str(error):
-                continue
-        found.append(backend)
-    return tuple(found)
+@functools.cache
+def _backends_by_loading(choice: ServerChoice) -> tuple[str, ...]:
+    """Those that do not fail to be found when a model is to be loaded by them: nothing lists them. The server
+    is another's: one process of ours asks it once."""
+    with connect(choice.address, choice.channel) as client:
+        return tuple(backend for backend in BACKENDS if _has_backend(client, backend, choice))
+
+
+def _has_backend(client: Any, backend: str, choice: ServerChoice) -> bool:
+    """Whether a tiny model of it is loaded, or fails by another fault than its backend's absence: that is the
+    probe's own, whose file is no model, except to the python backend: a model.py that is none makes the load
+    hang (2.51). Where the answer does not come in time, there is no telling, and it counts as absent."""
+    name = _name()
+    config = {"name": name, "backend": backend, "max_batch_size": 1}
+    if backend == "tensorflow":
+        config["platform"] = "tensorflow_savedmodel"  # without it the config is refused before
+    config |= {"input": [{"name": "x", **TENSOR}], "output": [{"name": "y", **TENSOR}]}
+    files = {"file:1/model.py": EMPTY_MODEL}
+    try:
+        client.load_model(name, config=json.dumps(config), files=files, client_timeout=LOAD_S)
+    except InferenceServerException as error:
+        if error.status() == TOO_LATE:
+            log.warning(
+                "%s did not say within %g s whether it has the %s backend: it counts as absent",
+                *(choice.url, LOAD_S, backend),
+            )
+            return False
+        return "unable to find" not in str(error)
+    finally:
+        _take_away(client, name, choice)
+    return True
+
+
+def _take_away(client: Any, name: str, choice: ServerChoice) -> None:
+    """Unload a probe's model, also one whose load may still go on: the server does one after the other."""
+    try:
+        client.unload_model(name, client_timeout=UNLOAD_S)
+    except InferenceServerException as error:
+        log.warning("%s: the probe's model %s may have stayed: unload it there (%s)", choice.url, name, error)
 
 
 def _backends_in_use(client: Any, loaded: tuple[str, ...]) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from tasks.deploy import deploy
 from tasks.loadgen import GENERATORS
 from tasks.loadgen.base import Point, Target
 from tasks.predictions import predict
+from tasks.servers import probe as probing
 from tasks.servers import remote
 from tasks.servers.base import Running
 from tasks.servers.connection import connect
@@ -109,6 +110,19 @@ def test_the_probe_finds_what_the_server_can_do(guarded: ServerChoice) -> None:
     assert (found.control, found.shared_memory) == (True, False)
     assert found.lacks == ["it does not see this host's shared memory: tensors travel in the requests"]
     assert remote.offer(guarded).release == "24.10"
+
+
+def test_a_backend_that_does_not_answer_in_time_counts_as_absent_and_no_probe_stays(
+    guarded: ServerChoice, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with connect(guarded.address, guarded.channel) as client:
+        assert client.is_server_live()
+        monkeypatch.setattr(probing, "LOAD_S", 0.02)  # a python model's process takes longer to start
+        assert not probing._has_backend(client, "python", guarded)
+        states = {m.name: m.state for m in client.get_model_repository_index().models}
+    assert "within 0.02 s whether it has the python backend: it counts as absent" in caplog.text
+    assert "may have stayed" not in caplog.text
+    assert {state for name, state in states.items() if "probe" in name} <= {"UNAVAILABLE", "UNLOADING"}
 
 
 @pytest.mark.parametrize("lost", ["ca_file", "headers_file", "url"])
