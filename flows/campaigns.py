@@ -73,13 +73,6 @@ def objective(folder: Path) -> Slo | None:
     return parse(asked) if asked else None
 
 
-def ground(folder: Path, profile: str) -> Path:
-    """Where a profile's logs, predictions and model repositories lie. The cells of several profiles have the
-    same names, so each has a folder of its own."""
-    several = (folder / "campaign.json").exists() and len(read(folder).options.profiles) > 1
-    return folder / profile if several else folder
-
-
 def unfinished(folder: Path) -> list[Key]:
     """The cells that have no row yet, or were skipped; of a campaign that names no cells, none."""
     if not (folder / "campaign.json").exists():

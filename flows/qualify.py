@@ -10,7 +10,7 @@ from prefect.context import TagsContext
 from prefect.exceptions import TerminationSignal
 from prefect.states import Completed, Failed
 
-from flows.campaigns import ground, working
+from flows.campaigns import working
 from flows.options import SweepOptions
 from flows.planning import plan, preflight
 from flows.record import Outcome, Record, Recorder
@@ -21,7 +21,7 @@ from tasks.configure import configure
 from tasks.core.build import Workplace
 from tasks.core.environment import host, versions
 from tasks.core.plugins import Plugin, load_profile
-from tasks.core.results import FAILING, Writer, campaign_folder, finished
+from tasks.core.results import FAILING, Writer, campaign_folder, finished, ground
 from tasks.core.roofline import Roofline
 from tasks.core.server_choice import ServerChoice
 from tasks.core.site import Site, default_site

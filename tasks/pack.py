@@ -7,7 +7,7 @@ import os
 import shlex
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import polars as pl
@@ -15,18 +15,19 @@ import polars as pl
 from tasks.core import results
 from tasks.core.errors import UserError, unknown
 from tasks.core.files import digest_file
-from tasks.core.results import WHOLE, Row
+from tasks.core.releases import image
+from tasks.core.results import WHOLE, Row, asked, ground
 from tasks.core.site import Site
+from tasks.core.values import ModelFile
 from tasks.formats import FORMATS
 from tasks.report import write
-from tasks.servers import embedded
+from tasks.servers import docker, embedded
 
 CLIENT = Path(__file__).parent / "handover" / "client.py"
 ROOM = 2.0
 """The sample's answer may be off by this many times the largest difference that correctness found on all
 samples: another batch size, or another card of the kind, rounds a little otherwise."""
 LEAST = 1e-6
-IMAGE = "nvcr.io/nvidia/tritonserver:{release}-py3"
 PROVEN = {
     "passed": "the task metric is within its bounds",
     "measured": "tensors agree with the framework's; no metric says more",
@@ -47,14 +48,11 @@ def pack(campaign: Path, cell: str, target: Path, site: Site) -> None:
     fresh = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         fresh.mkdir(parents=True)
-        _copy(campaign / "repositories" / cell, fresh / "model_repository", (campaign, site.store.root))
-        _sample(campaign / "predictions" / cell, fresh)
+        place = ground(campaign, row["profile"])
+        _copy(place / "repositories" / cell, fresh / "model_repository", (campaign, site.store.root))
+        _sample(place / "predictions" / cell, fresh)
         shutil.copy(CLIENT, fresh / "client.py")
-        plugin = site.models / row["model"]
-        if (plugin / "client.py").is_file():
-            # The model's own client, and the modules that it imports, lie beside each other.
-            for path in plugin.glob("*.py"):
-                _copy(path, fresh / "model" / path.name, (site.models,))
+        _own_client(campaign, row, fresh / "model", site)
         write(campaign)
         for name in ("report.html", "report.md"):
             shutil.copy(campaign / name, fresh / name)
@@ -92,6 +90,8 @@ def _row(campaign: Path, cell: str) -> Row:
     found = cells.filter(pl.col("cell") == cell)
     if found.is_empty():
         raise unknown(f"cell of {campaign.name}", cell, cells["cell"])
+    whole = found.filter(pl.col("verdict").is_in(WHOLE))
+    found = found if whole.is_empty() else whole
     if found.height > 1:
         where = ", ".join(found["profile"])
         raise UserError(f"{cell}: {campaign.name} has it on {where}; pack it from a campaign of one profile")
@@ -115,6 +115,17 @@ def _copy(source: Path, target: Path, roots: tuple[Path, ...]) -> None:
         shutil.copy(real, target)
     else:
         raise UserError(f"{source}: is not there any more; run the cell again")
+
+
+def _own_client(campaign: Path, row: Row, target: Path, site: Site) -> None:
+    """The model's own client, and the modules that it imports, which lie beside it; a model file has none."""
+    options = asked(campaign)
+    if any(options.get(kind) for kind in get_args(ModelFile)):
+        return
+    plugin = Path(options.get("model_dir") or site.models / row["model"])
+    if (plugin / "client.py").is_file():
+        for path in plugin.glob("*.py"):
+            _copy(path, target / path.name, (plugin, site.models))
 
 
 def _sample(predictions: Path, target: Path) -> None:
@@ -151,39 +162,49 @@ def _versions(row: Row) -> dict[str, Any]:
 
 
 def _write_starts(folder: Path, row: Row, site: Site) -> None:
-    """start-docker.sh, start-embedded.sh, and a README that says how to use them."""
+    """start-docker.sh, start-embedded.sh where that server can serve it, and a README that says how."""
+    hosted = row["backend"] == "hosted"
     gpu = "--gpus all " if json.loads(row["dynamic"])["device_kind"] == "gpu" else ""
     serve = "tritonserver --model-repository=/models --disable-auto-complete-config"
     used = json.loads(row["versions"])
     needs = [f"{name}=={used[name]}" for name in FORMATS[row["format"]].LIBRARIES if name in used]
-    if row["backend"] == "hosted":
+    if hosted:
         serve = f"bash -c {shlex.quote(f'pip install --quiet {shlex.join(needs)} && exec {serve}')}"
-    docker = (
-        f'docker run --rm {gpu}--shm-size=1g -p "127.0.0.1:${{GRPC_PORT:-8001}}:8001" '
-        f'-v "$PWD/model_repository:/models:ro" {IMAGE.format(release=row["triton_release"])} {serve}'
-    )
-    env, start = embedded.start_line(site)
-    ports = [f'--{kind}-port="${{{kind.upper()}_PORT:-{port}}}"' for kind, port in _PORTS.items()]
-    local = [f"--{kind}-address=127.0.0.1" for kind in _PORTS]
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
-    options = ["--model-repository=model_repository", "--disable-auto-complete-config", *local, *ports]
-    embedded_lines = [*exports, " ".join(["exec", shlex.join(start), *options])]
-    for name, lines in (("start-docker.sh", [docker]), ("start-embedded.sh", embedded_lines)):
+    starts = {
+        "start-docker.sh": [
+            f'docker run --rm {gpu}--shm-size=1g -p "127.0.0.1:${{GRPC_PORT:-8001}}:8001" '
+            f'-v "$PWD/model_repository:/models:ro" {image(row["triton_release"])} {serve}'
+        ]
+    }
+    if hosted:  # the embedded server has no native backend
+        starts["start-embedded.sh"] = _embedded_lines(site)
+    for name, lines in starts.items():
         text = "\n".join(["#!/bin/sh", "set -eu", 'cd "$(dirname "$0")"', *lines]) + "\n"
         (folder / name).write_text(text, encoding="utf-8")
         (folder / name).chmod(0o755)
-    (folder / "README.md").write_text(_README.format(**row), encoding="utf-8")
+    text = _README.format(**row, embedded=_EMBEDDED if hosted else "")
+    (folder / "README.md").write_text(text, encoding="utf-8")
 
 
-_PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
+def _embedded_lines(site: Site) -> list[str]:
+    env, start = embedded.start_line(site)
+    ports = [f'--{kind}-port="${{{kind.upper()}_PORT:-{port}}}"' for kind, port in docker.PORTS.items()]
+    local = [f"--{kind}-address=127.0.0.1" for kind in docker.PORTS]
+    options = ["--model-repository=model_repository", "--disable-auto-complete-config", *local, *ports]
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
+    return [*exports, " ".join(["exec", shlex.join(start), *options])]
+
+
+_EMBEDDED = """- `sh start-embedded.sh` starts it with the server binary of the host on which this was packed;
+  HTTP_PORT and METRICS_PORT move its other ports.
+"""
 _README = """# {cell}
 
 `{model}` as {format} {precision}, {backend} on Triton {triton_release}, from campaign {campaign} on {gpu}.
 
 - `model_repository/`: what Triton serves, with its `config.pbtxt`.
-- `sh start-docker.sh` starts it in NVIDIA's image; `sh start-embedded.sh` with the server
-  binary of the host on which this was packed. HTTP_PORT, GRPC_PORT and METRICS_PORT move the ports.
-- `python client.py` sends `sample_input.npz` and compares the answer with the framework's in
+- `sh start-docker.sh` starts it in NVIDIA's image. GRPC_PORT moves the port of gRPC.
+{embedded}- `python client.py` sends `sample_input.npz` and compares the answer with the framework's in
   `expected_output.npz`.
 - `model/`: the model's own client with its pre- and post-processing, where it has one.
 - `certificate.json`: how accurate it was found; `report.html`: the campaign; `versions.json`: versions and

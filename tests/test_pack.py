@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +67,48 @@ def test_pack_has_files_in_place_of_links_and_the_answer_to_the_sample(
         assert expected["y"].tolist() == [[0.0, 1.0], [2.0, 3.0]]
     assert "24.10-py3" in (target / "start-docker.sh").read_text()
     assert not (target / "model").exists()  # the model has no client of its own
+
+
+def test_cell_of_one_of_several_profiles_is_found_where_its_files_lie(
+    campaign: Path, site: Site, tmp_path: Path
+) -> None:
+    (campaign / "campaign.json").write_text(json.dumps({"options": {"profiles": ["cpu", "card"]}}))
+    for name in ("repositories", "predictions"):
+        (campaign / "cpu").mkdir(exist_ok=True)
+        (campaign / name).rename(campaign / "cpu" / name)
+    Writer(campaign).append("cell", CELL | {"profile": "card", "verdict": "unsupported"})
+    pack(campaign, "toy-onnx", tmp_path / "pack", site)
+    assert (tmp_path / "pack" / "model_repository" / "toy" / "config.pbtxt").read_text() == "name: 'toy'"
+    Writer(campaign).append("cell", CELL | {"profile": "other"})
+    with pytest.raises(UserError, match="c1 has it on cpu, other"):
+        pack(campaign, "toy-onnx", tmp_path / "again", site)
+
+
+@pytest.mark.parametrize(
+    ("options", "packed"), [({}, "site's"), ({"model_dir": "{}/own"}, "own"), ({"onnx": "toy.onnx"}, None)]
+)
+def test_client_is_that_of_the_model_that_was_asked_for(
+    campaign: Path, site: Site, tmp_path: Path, options: dict[str, str], packed: str | None
+) -> None:
+    for folder, text in ((site.models / "toy", "site's"), (tmp_path / "own", "own")):
+        folder.mkdir(parents=True)
+        (folder / "client.py").write_text(text)
+    given = {name: value.format(tmp_path) for name, value in options.items()}
+    (campaign / "campaign.json").write_text(json.dumps({"options": given}))
+    pack(campaign, "toy-onnx", tmp_path / "pack", site)
+    client = tmp_path / "pack" / "model" / "client.py"
+    assert (client.read_text() if client.exists() else None) == packed
+
+
+@pytest.mark.parametrize(("backend", "there"), [("hosted", True), ("onnxruntime", False)])
+def test_embedded_server_is_offered_for_what_it_can_serve(
+    site: Site, campaign: Path, tmp_path: Path, backend: str, there: bool
+) -> None:
+    (campaign / "rows.jsonl").unlink()
+    Writer(campaign).append("cell", CELL | {"backend": backend})
+    pack(campaign, "toy-onnx", tmp_path / "pack", site)
+    assert (tmp_path / "pack" / "start-embedded.sh").exists() is there
+    assert ("start-embedded.sh" in (tmp_path / "pack" / "README.md").read_text()) is there
 
 
 @pytest.mark.parametrize("cell", ["../c1", "/etc", "toy-onnx/../..", "other"])

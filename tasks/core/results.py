@@ -34,7 +34,6 @@ FAILING: tuple[Verdict, ...] = ("error", "failed_accuracy")
 """A campaign with a cell of these exits 1."""
 WHOLE: tuple[Verdict, ...] = ("passed", "measured", "unstable")
 """Cells of these ran through every stage."""
-
 SETTLED: tuple[Verdict, ...] = (*WHOLE, "failed_accuracy", "infeasible", "unsupported")
 """Cells of these are not run again when a campaign is resumed."""
 
@@ -201,6 +200,17 @@ def campaign_folder(results: Path, campaign: str) -> Path:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", campaign):
         raise UserError(f"campaign {campaign!r}: up to 100 letters, digits, '.', '_' and '-' make its name")
     return results / campaign
+
+
+def asked(folder: Path) -> Row:
+    """The options that a campaign was given, as its `campaign.json` has them; without one, none."""
+    path = folder / "campaign.json"
+    return dict(json.loads(path.read_text(encoding="utf-8"))["options"]) if path.exists() else {}
+
+
+def ground(folder: Path, profile: str) -> Path:
+    """Where a profile's logs, predictions and repositories lie: apart from others', whose names are equal."""
+    return folder / profile if len(asked(folder).get("profiles", ())) > 1 else folder
 
 
 def read(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
