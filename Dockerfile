@@ -48,4 +48,4 @@ HEALTHCHECK --interval=30s --timeout=5s --start-period=60s CMD \
     ["python3", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/health', timeout=4)"]
 # PREFECT_API_URL names the server; `--entrypoint servegrid` has the command instead.
 ENTRYPOINT ["prefect", "worker", "start", "--with-healthcheck"]
-CMD ["--pool", "gpu-cpu"]
+CMD ["--pool", "gpu-cpu", "--limit", "1"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import cast
@@ -24,6 +24,9 @@ from flows.campaigns import run_lease
 from flows.options import SweepOptions
 from tasks.core import leases
 from tasks.core.errors import UserError
+from tasks.core.plugins import load_profile
+from tasks.core.profile import worker_command
+from tasks.core.site import default_site
 
 log = logging.getLogger("servegrid")
 
@@ -50,13 +53,14 @@ def run_all(
         CancelledError: the campaign was cancelled.
     """
     with get_client(sync_client=True) as client:
-        started: dict[UUID, SweepOptions] = {}
+        runs: dict[UUID, _Watched] = {}
         try:
             for part in parts:
-                started[_start(part, folder, attempt).id] = part
-            return _follow(client, started, folder, on_rows)
+                pool = load_profile(default_site().profiles, part.place).pool
+                runs[_start(part, folder, attempt).id] = _Watched(part, folder, pool)
+            return _follow(client, runs, folder, on_rows)
         except BaseException:
-            _cancel(client, started)
+            _cancel(client, runs)
             raise
 
 
@@ -94,13 +98,12 @@ def _start(part: SweepOptions, folder: Path, attempt: int) -> FlowRun:
 
 
 def _follow(
-    client: SyncPrefectClient, started: dict[UUID, SweepOptions], folder: Path, on_rows: Callable[[], None]
+    client: SyncPrefectClient, watched: dict[UUID, _Watched], folder: Path, on_rows: Callable[[], None]
 ) -> dict[str, State]:
-    watched = {run: _Watched(part, folder) for run, part in started.items()}
     own, seen = UUID(runtime.flow_run.id), 0
     while any(entry.end is None for entry in watched.values()):
         time.sleep(POLL_S)
-        states = _states(client, [*started, own])
+        states = _states(client, [*watched, own])
         if states.pop(own).type in (StateType.CANCELLING, StateType.CANCELLED):
             raise CancelledError
         for run, state in states.items():
@@ -116,8 +119,8 @@ def _follow(
 class _Watched:
     """One run as it is seen from outside: its state, since when, and whether somebody works at it."""
 
-    def __init__(self, part: SweepOptions, folder: Path) -> None:
-        self.label, self._profile = part.label, part.place
+    def __init__(self, part: SweepOptions, folder: Path, pool: str) -> None:
+        self.label, self._pool = part.label, pool
         self._lease = run_lease(folder, part)
         self._kind: StateType | None = None
         self._since = self._begin = time.monotonic()
@@ -134,7 +137,7 @@ class _Watched:
             return False
         if state.is_scheduled() and not self._told and now - self._begin > UNTAKEN_S:
             self._told = True
-            command = f"prefect worker start --pool gpu-{self._profile}"
+            command = worker_command(self._pool)
             log.info("%s: no worker has taken it yet; `%s` starts one", self.label, command)
         if state.type != self._kind or leases.holder(self._lease) is not None:
             self._kind, self._since = state.type, now
@@ -146,11 +149,11 @@ def _states(client: SyncPrefectClient, runs: list[UUID]) -> dict[UUID, State]:
     return {run.id: run.state for run in found if run.state}
 
 
-def _cancel(client: SyncPrefectClient, started: dict[UUID, SweepOptions]) -> None:
+def _cancel(client: SyncPrefectClient, runs: Iterable[UUID]) -> None:
     """Ask for the end of every run that has not ended: workers stop those that they have begun. Where Prefect
     does not answer, each of them still sees its leader go."""
     with suppress(httpx.HTTPError, PrefectException):
-        for run, state in _states(client, list(started)).items():
+        for run, state in _states(client, list(runs)).items():
             if not state.is_final():
                 client.set_flow_run_state(run, Cancelling(message="the campaign ended"))
 

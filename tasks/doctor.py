@@ -26,7 +26,7 @@ from tasks.core.environment import (
 )
 from tasks.core.errors import UserError
 from tasks.core.plugins import load_profile
-from tasks.core.profile import GpuProfile
+from tasks.core.profile import GpuProfile, worker_command
 from tasks.core.site import Site
 from tasks.core.values import Value
 from tasks.export import EXPORTERS, LIBRARIES
@@ -205,7 +205,7 @@ def _pools(site: Site) -> Check:
         mend = "servegrid pools create"
         return Check(what="Prefect", found=f"{url}: no pool {', '.join(absent)}", mend=mend)
     idle = sorted(name for name in wanted if str(pools[name].status or "").rpartition(".")[2] != "READY")
-    mend = "; ".join(f"prefect worker start --pool {name}" for name in idle)
+    mend = "; ".join(map(worker_command, idle))
     workers = "without a worker" if idle else "with a worker"
     return Check(what="Prefect", found=f"{url}: pool {', '.join(sorted(wanted))} {workers}", mend=mend)
 

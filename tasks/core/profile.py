@@ -11,6 +11,11 @@ from tasks.core.server_choice import ServerChoice
 from tasks.core.values import Format, Precision, Value
 
 
+def worker_command(pool: str) -> str:
+    """What starts a worker of a work pool: one run at a time, as two on a card would measure each other."""
+    return f"prefect worker start --pool {pool} --limit 1"
+
+
 class ProfileRule(Value):
     """A format that this device cannot run, in one precision or in any, and why."""
 

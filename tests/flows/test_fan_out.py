@@ -27,7 +27,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_run_that_nobody_works_at_is_dead_after_a_while(
     tmp_path: Path, clock: list[float], state: State, limit: float
 ) -> None:
-    run = fan_out._Watched(PART, tmp_path)
+    run = fan_out._Watched(PART, tmp_path, "cards")
     assert not run.is_dead(Scheduled())
     clock[0] += 1000
     assert not run.is_dead(state), "it has just come into this state"
@@ -44,7 +44,7 @@ def test_run_that_nobody_works_at_is_dead_after_a_while(
 def test_run_whose_process_holds_the_lease_lives_as_long_as_it_likes(
     tmp_path: Path, clock: list[float]
 ) -> None:
-    run = fan_out._Watched(PART, tmp_path)
+    run = fan_out._Watched(PART, tmp_path, "cards")
     with leases.holding(run_lease(tmp_path, PART), "a-run", wait_s=0):
         for _ in range(3):
             assert not run.is_dead(Running())
@@ -60,13 +60,13 @@ def test_how_to_start_a_worker_is_told_once(
     tmp_path: Path, clock: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "servegrid")
-    run = fan_out._Watched(PART, tmp_path)
+    run = fan_out._Watched(PART, tmp_path, "cards")
     for _ in range(4):
         assert not run.is_dead(Scheduled())
         clock[0] += 50
     assert not run.is_dead(Completed())
     assert not run.is_dead(Completed())
     assert caplog.messages == [
-        "m on card: no worker has taken it yet; `prefect worker start --pool gpu-card` starts one",
+        "m on card: no worker has taken it yet; `prefect worker start --pool cards --limit 1` starts one",
         "m on card: Completed",
     ]
