@@ -129,10 +129,12 @@ def sweep(
         except KeyboardInterrupt:
             console.print("interrupted; the rows of finished cells are kept")
             console.print(f"`servegrid sweep --resume {campaign}` goes on with the others", soft_wrap=True)
+            _print_answer(folder)
             raise typer.Exit(INTERRUPTED) from None
-        finally:
-            if (folder / "report.html").exists():
-                _print_answer(folder)
+        error = state.result(raise_on_failure=False) if state.is_failed() else None
+        if isinstance(error, UserError):
+            raise error  # of a campaign that somebody else leads, the report that is there says nothing
+        _print_answer(folder)
         if state.is_crashed() or not (folder / "report.html").exists():
             raise UserError(f"the campaign did not run: {state.message}")
         console.print(state.message)
@@ -214,11 +216,13 @@ def main() -> None:
 
 
 def _print_answer(folder: Path) -> None:
-    """What to ship, and where the report is."""
+    """What to ship, and where the report is, if there is one."""
     from flows.campaigns import objective
     from tasks.core import results
     from tasks.reporting.answer import choices
 
+    if not (folder / "report.html").exists():
+        return
     for choice in choices(*results.read(folder), slo=objective(folder)):
         console.print(f"ship for {choice.sentence}", soft_wrap=True, markup=False, highlight=False)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)

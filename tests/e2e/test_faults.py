@@ -12,6 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tasks.core import leases
 from tasks.core.site import ROOT
 
 MEASURED = ("passed", "unstable")
@@ -190,6 +191,11 @@ def test_ctrl_c_keeps_finished_rows_and_leaves_nothing_behind(command: Any) -> N
     code, output = command.run("report", name)
     assert code == 2
     assert "1 cells have not run" in output
+    with leases.holding(command.campaign / "leader.lock", "1", wait_s=0):  # as if it ran elsewhere
+        code, output = command.run("sweep", "--resume", name)
+    assert code == 2, output
+    assert f"campaign {name}: it is running already, attempt 1" in output
+    assert "ship for" not in output
     code, output = command.run("sweep", "--resume", name)
     assert code == 0, output
     assert [path.name for path in command.site.results.iterdir()] == [name]
