@@ -71,7 +71,7 @@ def plan(options: SweepOptions) -> None:
     with_sweep_options,
     without=(
         *("models", "variant", "formats", "precisions", "accelerators"),
-        *("onnx", "torchscript", "savedmodel", "shapes", "samples", "model_dir"),
+        *("onnx", "torchscript", "savedmodel", "shapes", "samples", "model_dir", "workers", "queue"),
     ),
 )
 def why(

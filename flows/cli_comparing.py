@@ -11,6 +11,7 @@ from rich.table import Column, Table
 
 from flows.local_server import api
 from flows.options import SweepOptions
+from tasks.core.errors import UserError
 from tasks.core.site import default_site
 
 console = Console()
@@ -20,8 +21,12 @@ def compare(
     a: Annotated[str, typer.Argument(help="A campaign, a folder of campaigns (repeats); --run: a cell.")],
     b: Annotated[str, typer.Argument(help="The same, newer: what may have regressed.")],
     run: Annotated[bool, typer.Option("--run", help="Serve both cells here and ask them in turns.")] = False,
-    pairs: Annotated[int, typer.Option(min=2, help="With --run: pairs of turns at each point.")] = 20,
-    profile: Annotated[str, typer.Option(help="With --run: a file below gpu_profiles/.")] = "cpu",
+    pairs: Annotated[
+        int | None, typer.Option(min=2, help="With --run: pairs of turns at each point.  [default: 20]")
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="With --run: a file below gpu_profiles/.  [default: cpu]")
+    ] = None,
     across: Annotated[bool, typer.Option("--across", help="Compare other cards or settings, too.")] = False,
     confidence: Annotated[float, typer.Option(min=0.5, max=0.9999, help="Of a cell's intervals.")] = 0.99,
     relevant: Annotated[
@@ -37,14 +42,17 @@ def compare(
     from tasks.comparing.sides import compare as compare_sides
     from tasks.core.files import write_atomic
 
+    if not run and (pairs is not None or profile is not None):
+        raise UserError("--pairs and --profile go with --run: campaigns are compared as they were measured")
     site, rule = default_site(), Rule(confidence=confidence, relevant=relevant, across=across)
     if run:
         with api(site):
             from flows.campaigns import new_campaign
             from flows.compare import compare_cells
+            from tasks.comparing.turns import PAIRS
 
-            options = SweepOptions(profiles=(profile,))
-            found = compare_cells(a, b, options, f"compare-{new_campaign()}", rule, pairs)
+            options = SweepOptions(profiles=(profile or "cpu",))
+            found = compare_cells(a, b, options, f"compare-{new_campaign()}", rule, pairs or PAIRS)
     else:
         found = compare_sides(read_side(a, site.results), read_side(b, site.results), rule)
     table = Table(*(Column(name, overflow="fold") for name in forms.HEAD))

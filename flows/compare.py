@@ -12,7 +12,7 @@ from flows import forecast
 from flows.options import SweepOptions
 from flows.planning import preflight
 from flows.qualify import Built, build_cell, workplace
-from flows.serving import started
+from flows.serving import own_server
 from tasks.comparing.judging import RELEVANT, CellComparison, Comparison, Figures, judge
 from tasks.comparing.sides import SETTINGS, Rule
 from tasks.comparing.turns import PAIRS, TURN_S, Opponent, Order, take
@@ -96,7 +96,7 @@ def _contender(name: str, mark: str, options: SweepOptions, campaign: str) -> Co
     entry, cell, left_out = forecast.find(name, options, site)
     if left_out:
         raise UserError(f"{name}: does not run: {left_out}")
-    choice = started(entry.server, cell)
+    choice = own_server(entry.server, cell)
     preflight(options, entry, site)
     at = workplace(entry.plugin, cell, site, campaign)
     at = at.model_copy(update={"cell": f"{mark}.{cell.name}"})

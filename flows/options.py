@@ -17,6 +17,7 @@ from tasks.core.values import ModelFile
 from tasks.core.yaml_files import explain
 
 ALL = "all"
+QUEUE = "default"
 MODEL_FILES: tuple[ModelFile, ...] = get_args(ModelFile)
 PATHS = (*MODEL_FILES, "samples", "model_dir", "ca_file", "headers_file")
 """Options that name one file or folder."""
@@ -35,7 +36,7 @@ class SweepOptions(Selection):
     workers: bool = Field(
         False, description="Each model and profile on a worker of the profile's pool, not in this process"
     )
-    queue: str = Field("default", description="The queue of the pools in which runs wait for their workers")
+    queue: str = Field(QUEUE, description="The queue of the pools in which runs wait for their workers")
     random_weights: bool = Field(
         False, description="Seeded random weights and inputs: needs no checkpoint; ends `measured`"
     )
@@ -82,6 +83,8 @@ class SweepOptions(Selection):
             raise ValueError(f"{flags}: give one of them")
         if (self.shapes or self.samples is not None) and self.model_file is None:
             raise ValueError("--shape and --samples go with --onnx, --torchscript or --savedmodel")
+        if self.queue != QUEUE and not self.workers:
+            raise ValueError("--queue goes with --workers")
         if self.random_weights and self.model_file is not None:
             raise ValueError("--random-weights: a model file has its weights")
         return self

@@ -41,14 +41,17 @@ def of_cell(choice: ServerChoice, cell: Cell) -> ServerChoice:
     return choice.model_copy(update={"triton_release": cell.product.triton_release})
 
 
-def started(choice: ServerChoice, cell: Cell) -> ServerChoice:
-    """The same, where it must be a server of our own.
+def own_server(choice: ServerChoice, cell: Cell) -> ServerChoice:
+    """The same for `tune` and `compare`, which start a server of their own.
 
     Raises:
         UserError: it runs already, and serves others.
     """
     if choice.name == "remote":
-        raise UserError(f"{choice.url}: only `servegrid sweep` attaches to a server; take --server embedded")
+        raise UserError(
+            f"gpu_profiles/{cell.profile}.yaml, server: {choice.url} runs already; only `servegrid sweep` "
+            "attaches to a server; give --profile with one whose server is embedded or docker"
+        )
     return of_cell(choice, cell)
 
 

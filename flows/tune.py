@@ -12,7 +12,7 @@ from flows import forecast
 from flows.options import SweepOptions
 from flows.planning import preflight
 from flows.qualify import build_cell, workplace
-from flows.serving import started
+from flows.serving import own_server
 from tasks.configure import configure
 from tasks.core.environment import device_lock
 from tasks.core.errors import UserError
@@ -53,7 +53,7 @@ def tune_cell(name: str, slo: Slo, axes: Axes, options: SweepOptions, campaign: 
     if left_out:
         raise UserError(f"{name}: does not run: {left_out}")
     settings = grid(cell.dynamic, axes)
-    choice = started(entry.server, cell)
+    choice = own_server(entry.server, cell)
     preflight(options, entry, site)
     at = workplace(entry.plugin, cell, site, campaign)
     built = build_cell(entry.plugin, cell, campaign, at)

@@ -8,6 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from flows.cli_comparing import compare
 from flows.options import SweepOptions, with_sweep_options
 from tasks.core.errors import UserError
 
@@ -116,6 +117,16 @@ def test_a_distribution_without_a_rate_is_refused() -> None:
 def test_wrong_rate_is_told(rate: str) -> None:
     with pytest.raises(UserError, match=r"request_rates\.0: "):
         called("--request-rate", rate)
+
+
+def test_option_that_would_do_nothing_is_refused() -> None:
+    with pytest.raises(UserError, match="--queue goes with --workers"):
+        called("--queue", "nightly")
+    for option in (("--pairs", "3"), ("--profile", "cpu")):
+        app = typer.Typer()
+        app.command()(compare)
+        result = CliRunner().invoke(app, ["a", "b", *option])
+        assert str(result.exception).startswith("--pairs and --profile go with --run")
 
 
 def test_help_says_what_each_option_does() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from flows.options import SweepOptions
 from flows.planning import choose_generator, plan
-from flows.serving import choose_server, fit
+from flows.serving import choose_server, fit, own_server
 from tasks.core.errors import UserError
 from tasks.core.matrix import Plan
 from tasks.core.plugins import load_profile
@@ -78,6 +78,13 @@ def test_http_is_refused_where_the_server_is_a_remote_one(site: Site) -> None:
         fit(http, ServerChoice.model_validate(REMOTE), offer)
     assert fit(http, ServerChoice(), offer).cells == http.cells
     assert fit(planned(site), ServerChoice.model_validate(REMOTE), offer).cells
+
+
+def test_tune_and_compare_want_a_server_of_their_own_and_say_how_to_get_one(site: Site) -> None:
+    (cell, *_) = planned(site).cells
+    with pytest.raises(UserError, match=r"gpu_profiles/cpu\.yaml, server: .*give --profile with one whose"):
+        own_server(ServerChoice.model_validate(REMOTE), cell)
+    assert own_server(ServerChoice(), cell).triton_release == cell.product.triton_release
 
 
 def test_a_server_that_loads_nothing_has_one_cell_of_a_model_measured_as_it_is(site: Site) -> None:
