@@ -11,7 +11,7 @@ import logging
 import os
 import subprocess
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import Field
@@ -26,44 +26,31 @@ PULL_S = 3600.0
 
 
 class Container(Value):
-    """What one container is given. `files` are read-only and `folders` writable, each at its own place
+    """What one container is given. `files`, which may be folders, are read-only, each at its own place
     inside; `ports` inside -> on this host's loopback; `gpu` is a card's UUID."""
 
     image: str
     name: str
     files: tuple[Path, ...] = ()
-    folders: tuple[Path, ...] = ()
     ports: dict[int, int] = Field({})
     gpu: str | None = None
     environment: dict[str, str] = Field({})
 
 
-def argv(container: Container, command: Sequence[str], *, entrypoint: str | None = None) -> list[str]:
+def argv(container: Container, command: Sequence[str]) -> list[str]:
     """The command that runs another one in a container, in the foreground: it gets our signals, its output is
     ours, and so is its exit code."""
-    mounts = [*((path, ",readonly") for path in container.files), *((path, "") for path in container.folders)]
     words = ["docker", "run", "--rm", "--init", "--pull", "never", "--name", container.name]
     words += ["--label", f"{LABEL}={owner()}", "--user", f"{os.getuid()}:{os.getgid()}", "--ipc", "host"]
     words += ["--ulimit", "memlock=-1", "--ulimit", "stack=67108864"]  # as NVIDIA's images ask for
-    for path, how in dict(mounts).items():
-        words += ["--mount", f"type=bind,source={path},target={path}{how}"]
+    for path in container.files:
+        words += ["--mount", f"type=bind,source={path},target={path},readonly"]
     for inside, port in container.ports.items():
         words += ["--publish", f"127.0.0.1:{port}:{inside}"]
     for name, value in ({"HOME": "/tmp"} | container.environment).items():  # noqa: S108  # in the container
         words += ["--env", f"{name}={value}"]
     words += ["--gpus", f"device={container.gpu}"] if container.gpu else []
-    words += ["--entrypoint", entrypoint] if entrypoint else []
     return [*words, container.image, *command]
-
-
-def child_argv(
-    image: str, job: Sequence[str], *, reads: Iterable[Path], writes: Iterable[Path], gpu: str | None = None
-) -> list[str]:
-    """The command of a child process in an image which has servegrid and the step's frameworks installed, as
-    the project's Dockerfile makes one. `job` is what follows `python -P -m tasks.child`; what the step reads
-    (the store, the model's folder, the job) and writes (its output, or the store) is mounted."""
-    container = Container(image=image, name=fresh_name(), files=tuple(reads), folders=tuple(writes), gpu=gpu)
-    return argv(container, ["-P", "-m", "tasks.child", *job], entrypoint="python3")
 
 
 def fresh_name() -> str:
