@@ -12,7 +12,7 @@ from flows import forecast
 from flows.options import SweepOptions
 from flows.planning import preflight
 from flows.qualify import Built, build_cell, workplace
-from flows.serving import own_server
+from flows.server_choosing import own_server
 from tasks.comparing.judging import RELEVANT, CellComparison, Comparison, Figures, judge
 from tasks.comparing.sides import SETTINGS, Rule
 from tasks.comparing.turns import PAIRS, TURN_S, Opponent, Order, take

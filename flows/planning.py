@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from flows.choosing import choose_plugins, choose_variant
 from flows.options import SweepOptions
-from flows.serving import choose_server, fit
+from flows.server_choosing import choose_server, fit
 from tasks import convert, export
 from tasks.core.environment import gpu_names, how_to_install, matches, missing
 from tasks.core.errors import UnsupportedError, UserError

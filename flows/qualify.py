@@ -14,7 +14,7 @@ from flows.campaigns import working
 from flows.options import SweepOptions
 from flows.planning import plan, preflight
 from flows.record import Outcome, Record, Recorder
-from flows.serving import of_cell
+from flows.server_choosing import of_cell
 from tasks import baseline, ceilings, convert, count, export, prepare, profile_data, reference
 from tasks.caching import Make, ensure
 from tasks.configure import configure

@@ -12,7 +12,7 @@ from flows import forecast
 from flows.options import SweepOptions
 from flows.planning import preflight
 from flows.qualify import build_cell, workplace
-from flows.serving import own_server
+from flows.server_choosing import own_server
 from tasks.configure import configure
 from tasks.core.environment import device_lock
 from tasks.core.errors import UserError

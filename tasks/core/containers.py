@@ -83,7 +83,7 @@ def remove(name: str) -> None:
         ask("rm", "--force", "--volumes", name)
 
 
-def sweep() -> list[str]:
+def remove_dead() -> list[str]:
     """Remove the containers whose owner, a process of this host, has died; their names."""
     form = f'{{{{.Names}}}} {{{{.Label "{LABEL}"}}}}'
     listed = ask("ps", "--all", "--filter", f"label={LABEL}", "--format", form)

@@ -63,7 +63,7 @@ def serve(site: Site, repository: Path, log_path: Path, choice: ServerChoice) ->
     Raises:
         StepError: the image cannot be had, or the server ended or was not ready within READY_S.
     """
-    if left := containers.sweep():
+    if left := containers.remove_dead():
         log.info("removed %s, whose owners have died", ", ".join(left))
     assert choice.triton_release is not None  # of the cell
     start = Start.fresh()

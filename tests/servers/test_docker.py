@@ -157,7 +157,7 @@ def test_what_a_killed_owner_left_is_swept_and_nobody_elses(engine: Any, tmp_pat
     with subprocess.Popen(words) as process:
         while not containers.pid(mine.name):
             assert process.poll() is None
-        assert containers.sweep() == [name]
+        assert containers.remove_dead() == [name]
         assert not orphan.running
         containers.remove(mine.name)
         assert process.wait(10.0) == 128 + signal.SIGKILL

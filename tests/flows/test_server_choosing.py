@@ -8,7 +8,7 @@ import pytest
 
 from flows.options import SweepOptions
 from flows.planning import choose_generator, plan
-from flows.serving import choose_server, fit, own_server
+from flows.server_choosing import choose_server, fit, own_server
 from tasks.core.errors import UserError
 from tasks.core.matrix import Plan
 from tasks.core.plugins import load_profile
