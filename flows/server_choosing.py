@@ -37,7 +37,9 @@ def choose_server(options: SweepOptions, profile: GpuProfile) -> ServerChoice:
 
 
 def of_cell(choice: ServerChoice, cell: Cell) -> ServerChoice:
-    """The server for one cell: of the release that it is planned for."""
+    """The server for one cell: of the release that it is planned for, where it can be chosen."""
+    if choice.name == "embedded":
+        return choice
     return choice.model_copy(update={"triton_release": cell.product.triton_release})
 
 

@@ -148,8 +148,8 @@ class FastPitch(nn.Module):  # type: ignore[misc]
         total = ends[:, -1:]
         frame = torch.arange(total.max().clamp(min=1), device=total.device).unsqueeze(0)
         mask = (frame < total).unsqueeze(-1)
-        # The token of a frame is the first that ends behind it: as many end at or before it. The last token is
-        # not counted, so a frame behind the end has it. (A trace would hold a clamp to its index on the CPU.)
+        # The token of a frame is the first that ends behind it: as many end at or before it. The last token
+        # is not counted, so a frame behind the end has it. (A trace would hold a clamp to it on the CPU.)
         token = (ends[:, :-1].unsqueeze(1) <= frame.unsqueeze(-1)).long().sum(dim=-1)
         token = token.unsqueeze(-1).expand(-1, -1, encoded.shape[2])
         x = (encoded.gather(1, token) + self.positions[: frame.shape[1]]) * mask

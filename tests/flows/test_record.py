@@ -317,8 +317,9 @@ def test_the_command_that_repeats_a_cell_has_every_bound_that_was_given(
 ) -> None:
     p = cell.product
     own = {"formats": (p.format,), "precisions": (p.precision,), "accelerators": (p.accelerator,)}
+    needs = {"distribution": {"request_rates": (50.0,)}}
     options = SweepOptions.model_validate(
-        {name: (BOUNDS | own)[name]} | {"profiles": ("cpu", "other"), "workers": True}
+        needs.get(name, {}) | {name: (BOUNDS | own)[name]} | {"profiles": ("cpu", "other"), "workers": True}
     )
     words = repeated(replace(recorder, options=options), cell)
     value = getattr(options, name)
