@@ -84,7 +84,9 @@ def test_tune_and_compare_want_a_server_of_their_own_and_say_how_to_get_one(site
     (cell, *_) = planned(site).cells
     with pytest.raises(UserError, match=r"gpu_profiles/cpu\.yaml, server: .*give --profile with one whose"):
         own_server(ServerChoice.model_validate(REMOTE), cell)
-    assert own_server(ServerChoice(), cell).triton_release == cell.product.triton_release
+    docker = ServerChoice(name="docker")
+    assert own_server(docker, cell).triton_release == cell.product.triton_release
+    assert own_server(ServerChoice(), cell) == ServerChoice()  # it is of the one release that it is
 
 
 def test_a_server_that_loads_nothing_has_one_cell_of_a_model_measured_as_it_is(site: Site) -> None:
