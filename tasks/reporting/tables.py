@@ -120,7 +120,16 @@ def _words(value: object) -> str:
 
 def _table(name: str, frame: pl.DataFrame, columns: Sequence[Column]) -> Table:
     wanted = [*(column.name for column in columns), *FILTERS, *(f"filter {f}" for f in FILTERS)]
-    wanted += ["kind", "load", "verdict", "framework_metric", "served_metric", "load_s", "first_request_ms"]
+    wanted += [
+        "kind",
+        "load",
+        "failed_checks",
+        "verdict",
+        "framework_metric",
+        "served_metric",
+        "load_s",
+        "first_request_ms",
+    ]
     kept = [column for column in dict.fromkeys(wanted) if column in frame.columns]
     return Table(name=name, columns=tuple(columns), data={column: _packed(frame[column]) for column in kept})
 
