@@ -118,11 +118,14 @@ def _descendant(name: str, known: set[int]) -> psutil.Process:
 
 
 class ByFolder(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
-    """With several workers (`make test` has two): all that measures goes to one, for a device is measured by
-    one at a time; of the rest each folder to one, so that what its tests share is made once."""
+    """With several workers (`make test` has two): all that measures the CPU goes to one, for a device is
+    measured by one at a time; campaigns of Prefect's workers, on profiles of their own, to one; of the rest
+    each folder to one, so that what its tests share is made once."""
 
     def _split_scope(self, nodeid: str) -> str:
-        folder = nodeid.split("/")[1]
+        _, folder, *file = nodeid.split("::")[0].split("/")
+        if file and file[-1] in ("test_fan_out.py", "test_storm.py"):
+            return "campaigns"
         return "measuring" if folder in ("e2e", "loadgen", "comparing") else folder
 
 
