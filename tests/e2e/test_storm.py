@@ -196,6 +196,7 @@ def rng() -> random.Random:
     return random.Random(seed)  # no secret
 
 
+@pytest.mark.soak
 def test_five_kills(grid: Any, rng: random.Random) -> None:
     targets = ["flow", "worker", "run", "child", "tritonserver"]
     rng.shuffle(targets)
