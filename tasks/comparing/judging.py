@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import geometric_mean
 from typing import Literal
@@ -103,7 +104,7 @@ def _judge(figures: Figures, confidence: float, relevant: float) -> Judged:
         # As factors of a loss: a rate that falls to 1/f is as bad as a time that grows by f.
         better = figures.metric in HIGHER_IS_BETTER
         low, high = 1 + interval.low, 1 + interval.high
-        losses = (1 / high, 1 / low) if better else (low, high)
+        losses = (1 / high, 1 / low if low > 0 else math.inf) if better else (low, high)
         limit = 1 + relevant
         if losses[0] > limit:
             change = "regressed"

@@ -26,7 +26,7 @@ ONE = {
 }
 PROFILES = ["test-a", "test-b", "test-c"]
 CELL = "tiny_mlp-tiny-onnx-fp32"
-MEASURED = ("passed", "unstable")
+CORRECT = ("passed", "unstable")
 """How steady a cell's one point is depends on what else the machine does."""
 
 
@@ -86,7 +86,7 @@ def test_three_workers_share_a_campaign(grid: Any) -> None:
     cells, measurements = tables(grid, "three")
     assert sorted(cells["profile"]) == PROFILES
     assert set(cells["cell"]) == {CELL}
-    assert set(cells["verdict"]) <= set(MEASURED), cells["reason"].to_list()
+    assert set(cells["verdict"]) <= set(CORRECT), cells["reason"].to_list()
     assert sorted(measurements["profile"]) == sorted(2 * PROFILES)
     lines = (grid.campaign("three") / "rows.jsonl").read_text().splitlines()
     assert len(lines) == 9, "every row once"
@@ -130,7 +130,7 @@ def test_three_workers_share_five_models(grid: Any, store: Path) -> None:
     campaign = max(path for path in grid.command.site.results.glob("2*"))
     cells, measurements = results.read(campaign)
     assert sorted(cells.select("model", "profile").rows()) == sorted((m, p) for m in models for p in PROFILES)
-    assert set(cells["verdict"]) <= set(MEASURED), cells["reason"].to_list()
+    assert set(cells["verdict"]) <= set(CORRECT), cells["reason"].to_list()
     assert measurements.height == 2 * 15
     lines = (campaign / "rows.jsonl").read_text().splitlines()
     assert len(lines) == 45, "every row once"
@@ -183,7 +183,7 @@ def test_resumed_beside_a_campaign_on_the_same_card_it_ends_and_their_measuremen
 
     cells, measurements = tables(grid, "cancelled")
     assert cells["profile"].to_list() == PROFILES[:1]
-    assert set(cells["verdict"]) <= set(MEASURED)
+    assert set(cells["verdict"]) <= set(CORRECT)
     assert measurements.height == 2
     assert json.loads((grid.campaign("cancelled") / "campaign.json").read_text())["attempt"] == 2
 

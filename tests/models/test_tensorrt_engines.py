@@ -20,7 +20,7 @@ from tasks.core.environment import card, missing
 from tasks.core.errors import UnsupportedError
 from tasks.core.store import BuildRequest
 from tasks.core.values import NOT_RUN, Interface
-from tasks.formats import trt
+from tasks.formats import base, trt
 
 MODELS = ("bert_large_qa", "fastpitch", "nnunet", "resnet50", "wide_and_deep")
 PRECISIONS = ("fp32", "fp16")
@@ -144,7 +144,7 @@ def test_key_of_an_engine_holds_all_that_it_depends_on(
     assert asked(tiny).key == first.key
     keys = {first.key}
     for found in ({"compute_capability": "8.6", "driver": "1"}, {"compute_capability": "8.6", "driver": "2"}):
-        monkeypatch.setattr(trt, "card", lambda found=found: found)
+        monkeypatch.setattr(base, "card", lambda found=found: found)
         keys.add(asked(tiny).key)
     monkeypatch.setattr(trt, "provider", lambda name: "tensorrt")
     keys.add(asked(tiny).key)
