@@ -1,0 +1,22 @@
+"""The one rule for a change, on figures that are given."""
+
+from __future__ import annotations
+
+import pytest
+
+from tasks.comparing.judging import Figures, judge
+
+
+@pytest.mark.parametrize("metric", ["throughput", "p50_ms"])
+def test_two_pairs_that_agree_on_nothing_say_nothing(metric: str) -> None:
+    """Their interval goes down to -100 %, of which a rate's loss has no bound."""
+    figures = Figures(point="x", metric=metric, a=(1000.0, 1000.0), b=(10.0, 5000.0), in_pairs=True)
+    (judged,) = judge([figures], confidence=0.9999)
+    assert judged.interval is not None and judged.interval.low == -1.0
+    assert judged.change == "unclear"
+
+
+@pytest.mark.parametrize(("metric", "change"), [("throughput", "regressed"), ("p50_ms", "improved")])
+def test_half_of_a_rate_is_a_loss_and_half_of_a_latency_a_gain(metric: str, change: str) -> None:
+    figures = Figures(point="x", metric=metric, a=(100.0, 101.0, 99.0), b=(50.0, 50.5, 49.5), in_pairs=True)
+    assert judge([figures])[0].change == change
