@@ -29,6 +29,8 @@ class Interval(Value):
     def floor(self) -> float:
         """The noise floor: half of the interval's width, as a relative change. A smaller change than this
         cannot be told from none."""
+        if self.low <= -1 or math.isinf(self.high):
+            return math.inf  # figures that agree on nothing
         return math.expm1((math.log1p(self.high) - math.log1p(self.low)) / 2)
 
 
@@ -65,5 +67,6 @@ def _interval(change: float, error: float, freedom: float, confidence: float) ->
     from scipy.special import stdtrit  # the inverse of Student's t distribution; slow to import
 
     half = float(stdtrit(freedom, (1 + confidence) / 2)) * error
-    low, middle, high = (math.expm1(value) for value in (change - half, change, change + half))
+    with np.errstate(over="ignore"):  # infinite, where figures agree on nothing
+        low, middle, high = (float(np.expm1(value)) for value in (change - half, change, change + half))
     return Interval(low=low, change=middle, high=high)

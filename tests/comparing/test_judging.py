@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from tasks.comparing.judging import Figures, judge
@@ -14,6 +16,7 @@ def test_two_pairs_that_agree_on_nothing_say_nothing(metric: str) -> None:
     (judged,) = judge([figures], confidence=0.9999)
     assert judged.interval is not None and judged.interval.low == -1.0
     assert judged.change == "unclear"
+    assert judged.interval.floor == math.inf
 
 
 @pytest.mark.parametrize(("metric", "change"), [("throughput", "regressed"), ("p50_ms", "improved")])
