@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tasks.comparing.turns import Opponent, Order, Turn, Turns
-from tasks.loadgen.client_process import WARM_UP_REQUESTS
+from tasks.loadgen.base import WARM_UP_REQUESTS
 from tasks.loadgen.regions import inline_requests
 from tasks.loadgen.requests import Samples, server_config
 from tasks.loadgen.transport import connect as connect_transport

@@ -34,7 +34,6 @@ class Container(Value):
     files: tuple[Path, ...] = ()
     ports: dict[int, int] = Field({})
     gpu: str | None = None
-    environment: dict[str, str] = Field({})
 
 
 def argv(container: Container, command: Sequence[str]) -> list[str]:
@@ -47,8 +46,7 @@ def argv(container: Container, command: Sequence[str]) -> list[str]:
         words += ["--mount", f"type=bind,source={path},target={path},readonly"]
     for inside, port in container.ports.items():
         words += ["--publish", f"127.0.0.1:{port}:{inside}"]
-    for name, value in ({"HOME": "/tmp"} | container.environment).items():  # noqa: S108  # in the container
-        words += ["--env", f"{name}={value}"]
+    words += ["--env", "HOME=/tmp"]
     words += ["--gpus", f"device={container.gpu}"] if container.gpu else []
     return [*words, container.image, *command]
 

@@ -12,6 +12,8 @@ STABLE_WINDOWS = 3
 STABLE_WITHIN = 0.10
 WINDOW_S = 1.0
 MAX_WINDOWS = 12
+WARM_UP_REQUESTS = 5
+"""Before the windows of a point."""
 
 
 class Point(Value):

@@ -21,6 +21,7 @@ import numpy as np
 from tasks.loadgen.base import (
     MAX_WINDOWS,
     STABLE_WINDOWS,
+    WARM_UP_REQUESTS,
     WINDOW_S,
     Measurement,
     Point,
@@ -36,7 +37,6 @@ from tasks.loadgen.regions import DISTINCT_REQUESTS, placed_requests
 from tasks.loadgen.requests import Samples, output_sizes, server_config
 from tasks.servers.connection import connect
 
-WARM_UP_REQUESTS = 5
 RAMP_S = 0.2
 MAX_IN_FLIGHT = 512
 """At a request rate: later requests wait in the client, their latency counted all the same."""

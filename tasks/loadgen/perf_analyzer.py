@@ -24,6 +24,7 @@ from tasks.loadgen.base import (
     MAX_WINDOWS,
     STABLE_WINDOWS,
     STABLE_WITHIN,
+    WARM_UP_REQUESTS,
     WINDOW_S,
     Measurement,
     Point,
@@ -35,7 +36,6 @@ from tasks.loadgen.requests import Samples, output_sizes, server_config
 
 VERSION = install.VERSION
 DISTINCT_SAMPLES = 64
-WARM_UP_REQUESTS = 5
 PASS = re.compile(r"Pass \[\d+\] throughput: ([\d.e+]+) infer/sec\. Avg latency: (\d+) usec")
 REQUESTS = re.compile(r"^\s*Request count: (\d+)", re.MULTILINE)
 COLUMNS = {

@@ -24,8 +24,6 @@ PLAIN = re.compile(
     r"Export Format|NVIDIA TensorRT Capture CUDA Graph|Device Kind|Torch Jit) (.+)"
 )
 """Parameters of the one document whose tables were flattened to text."""
-COMMAND = r"^model-navigator (?:convert|triton-config-model) \\\n(.*?)\n\n"
-FLAG = r"^ +--([a-z0-9-]+)(?: ([^$\\\n]+?))?(?: \\)?$"
 
 
 class Section(Value):
