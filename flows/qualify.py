@@ -15,7 +15,7 @@ from flows.options import SweepOptions
 from flows.planning import plan, preflight
 from flows.record import Outcome, Record, Recorder
 from flows.server_choosing import of_cell
-from tasks import baseline, ceilings, convert, count, export, prepare, profile_data, reference
+from tasks import baseline, ceilings, convert, export, prepare, profile_data, reference
 from tasks.caching import Make, ensure
 from tasks.configure import configure
 from tasks.core.build import Workplace
@@ -118,7 +118,6 @@ class Built(Value):
     samples: ArtifactRef
     reference: ArtifactRef
     baseline: ArtifactRef | None
-    count: ArtifactRef
     ceilings: ArtifactRef | None
 
 
@@ -126,7 +125,7 @@ def roofline(built: Built, at: Workplace) -> Roofline | None:
     """What the model costs and the machine reaches; None where the latter was not measured."""
     if built.ceilings is None:
         return None
-    return Roofline(count=count.read(built.count, at), ceilings=ceilings.read(built.ceilings, at))
+    return Roofline(count=reference.count(built.reference, at), ceilings=ceilings.read(built.ceilings, at))
 
 
 def build_cell(plugin: Plugin, cell: Cell, campaign: str, at: Workplace, make: Make = ensure) -> Built:
@@ -139,7 +138,6 @@ def build_cell(plugin: Plugin, cell: Cell, campaign: str, at: Workplace, make: M
     converted = convert_product(plugin, product, prepared, exported, at, make)
     samples = make(profile_data.profile_data, profile_data.request(plugin, cell, prepared), at)
     expected = make(reference.reference, reference.request(plugin, cell, prepared, samples), at)
-    counted = make(count.count, count.request(plugin, cell, prepared, samples), at)
     reached = make(ceilings.ceilings, ceilings.request(cell), at) if ceilings.measured() else None
     framework = None
     if baseline.measured(plugin, cell):
@@ -150,7 +148,6 @@ def build_cell(plugin: Plugin, cell: Cell, campaign: str, at: Workplace, make: M
         samples=samples,
         reference=expected,
         baseline=framework,
-        count=counted,
         ceilings=reached,
     )
 

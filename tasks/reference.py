@@ -1,4 +1,4 @@
-"""Stage `reference`: the framework's own fp32 outputs for the samples.
+"""Stage `reference`: the framework's own fp32 outputs for the samples, and what one sample costs it.
 
 They come from the plug-in's network in a process that is given no exported artifact.
 """
@@ -9,10 +9,11 @@ from tasks.caching import build_task
 from tasks.core.build import Workplace, build
 from tasks.core.environment import versions
 from tasks.core.plugins import Plugin
+from tasks.core.roofline import Count
 from tasks.core.store import BuildRequest, given
 from tasks.core.values import ArtifactRef, Cell
 
-VERSION = 2
+VERSION = 3
 
 
 def request(plugin: Plugin, cell: Cell, prepared: ArtifactRef | None, samples: ArtifactRef) -> BuildRequest:
@@ -35,5 +36,10 @@ def request(plugin: Plugin, cell: Cell, prepared: ArtifactRef | None, samples: A
 
 @build_task
 def reference(request: BuildRequest, at: Workplace) -> ArtifactRef:
-    """Compute the outputs in a child process."""
+    """Compute the outputs, and count, in a child process."""
     return build(request, at)
+
+
+def count(ref: ArtifactRef, at: Workplace) -> Count:
+    """Operations, weights and bytes of one sample, by the counter of the framework itself."""
+    return Count.model_validate_json((at.site.store.path(ref) / "count.json").read_text(encoding="utf-8"))

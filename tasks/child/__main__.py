@@ -19,7 +19,6 @@ STEPS = {
     "export": "tasks.child.framework_steps:export",
     "reference": "tasks.child.framework_steps:reference",
     "baseline": "tasks.child.framework_steps:baseline",
-    "count": "tasks.child.framework_steps:count",
     "ceilings": "tasks.child.ceilings:measure",
     "convert_torchscript": "tasks.child.torch_steps:convert_torchscript",
     "compile_package": "tasks.child.torch_steps:compile_package",

@@ -60,13 +60,22 @@ def export(job: Job) -> None:
 
 
 def reference(job: Job) -> None:
-    """`outputs.npz`: the framework's fp32 outputs for every sample. Sees no exported artifact."""
+    """`outputs.npz`: the framework's fp32 outputs for every sample; `count.json`: what one sample costs.
+    Sees no exported artifact."""
     network, x = _with_samples(job)
-    step = job.fields["batch_size"] or _fixed_batch(Interface.model_validate(job.fields["interface"]))
-    count = len(next(iter(x.values())))
-    parts = [network.run({k: v[i : i + step] for k, v in x.items()}) for i in range(0, count, step)]
+    fixed = _fixed_batch(Interface.model_validate(job.fields["interface"]))
+    step = job.fields["batch_size"] or fixed
+    samples = len(next(iter(x.values())))
+    parts = [network.run({k: v[i : i + step] for k, v in x.items()}) for i in range(0, samples, step)]
     outputs = {name: arrays.concatenate([part[name] for part in parts]) for name in parts[0]}
     np.savez(job.output / "outputs.npz", allow_pickle=False, **outputs)
+    batch = fixed or 1
+    flops, weights = _count(network, {name: array[:batch] for name, array in x.items()})
+    size = sum(array.nbytes for array in (*x.values(), *outputs.values())) // samples
+    # 0 operations: the counter knew none of the operators.
+    found = Count(flops=flops / batch if flops else None, weights=weights, sample_bytes=size)
+    (job.output / "count.json").write_text(found.model_dump_json(), encoding="utf-8")
+    print(f"one sample: {found.flops or 0:.4g} FLOP, {found.weights or 0} weights, {size} bytes")
 
 
 def baseline(job: Job) -> None:
@@ -86,24 +95,13 @@ def _fixed_batch(interface: Interface) -> int:
     return max(int(interface.inputs[0].shape[0]), 0)
 
 
-def count(job: Job) -> None:
-    """`count.json`: operations, weights and bytes of one sample. A counter that fails leaves nulls: it must
-    not keep a model from being served."""
-    network, x = _with_samples(job)
-    batch = _fixed_batch(Interface.model_validate(job.fields["interface"])) or 1
-    some = {name: array[:batch] for name, array in x.items()}
-    outputs: Arrays = {}
-    flops, weights = None, None
+def _count(network: Network, x: Arrays) -> tuple[float | None, int | None]:
+    """Operations of one call and weights. A counter that fails must not keep a model from being served."""
     try:
-        outputs = network.run(some)
-        flops, weights = network.count(some)
-    except Exception as error:  # of a network that wants a GPU, or whatever it provokes in the counter
+        return network.count(x)
+    except Exception as error:  # whatever a network provokes in the counter
         print(f"not counted: {type(error).__name__}: {error}")
-    size = sum(array.nbytes for array in (*some.values(), *outputs.values())) // batch
-    # 0 operations: the counter knew none of the operators.
-    found = Count(flops=flops / batch if flops else None, weights=weights, sample_bytes=size)
-    (job.output / "count.json").write_text(found.model_dump_json(), encoding="utf-8")
-    print(f"one sample: {found.flops or 0:.4g} FLOP, {found.weights or 0} weights, {size} bytes")
+        return None, None
 
 
 def _load(job: Job, interface: Interface) -> Network:

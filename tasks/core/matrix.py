@@ -52,6 +52,7 @@ class Selection(Value):
     max_batch_size: int | None = Field(None, ge=1, description="At most this batch size")
     max_concurrency: int | None = Field(None, ge=1, description="At most this concurrency online")
     request_count: int | None = Field(None, ge=1, description="At least this many requests a window")
+    window_s: float | None = Field(None, gt=0, description="At least this many seconds a window")
     fixed_points: bool = Field(
         False,
         description="Online, measure every concurrency of the model's spec; else those that find the knee",
@@ -97,7 +98,7 @@ class Selection(Value):
             if not (points and self.fixed_points):
                 points.add(min(most, max(online.concurrency)))  # as far as the search for the knee goes
             online = online.model_copy(update={"concurrency": tuple(sorted(points))})
-        given = {"request_count": self.request_count, "shared_memory": self.shared_memory}
+        given = {name: getattr(self, name) for name in ("request_count", "window_s", "shared_memory")}
         update = {name: value for name, value in given.items() if value is not None}
         offline, online = offline.model_copy(update=update), online.model_copy(update=update)
         if self.protocol is not None:

@@ -91,7 +91,7 @@ MEASUREMENTS: dict[str, pl.DataType] = {
     "warm_up": pl.Boolean(),
     **dict.fromkeys(("batch", "concurrency", "minimum_request_count", "request_count"), pl.Int64()),
     **dict.fromkeys(MEASURED, pl.Float64()),
-    "framework_avg_ms": pl.Float64(),
+    **dict.fromkeys(("minimum_window_s", "framework_avg_ms"), pl.Float64()),
     **dict.fromkeys(("flops_per_inference", "limit_throughput", "share_of_limit"), pl.Float64()),
     "limit": pl.String(),
     **PLACE,
@@ -129,7 +129,7 @@ def serving_columns(serving: Serving) -> Row:
 def plan_columns(plan: LoadPlan) -> Row:
     """What a measurement's row says of the plan that its point belongs to."""
     kept = plan.model_dump(mode="json", include={"scenario", "shared_memory", "input_data", "warm_up", "slo"})
-    return kept | {"minimum_request_count": plan.request_count}
+    return kept | {"minimum_request_count": plan.request_count, "minimum_window_s": plan.window_s}
 
 
 def roofline_columns(roofline: Roofline | None, precision: Precision, serving: Serving, row: Row) -> Row:

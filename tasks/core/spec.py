@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import Field, PositiveInt, field_validator, model_validator
+from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from tasks.core import shapes
 from tasks.core.metric import Metric
@@ -123,6 +123,7 @@ class LoadDefaults(Value):
 
     shared_memory: SharedMemory = "system"
     request_count: PositiveInt = 50
+    window_s: PositiveFloat = 1.0
     warm_up: bool = True
 
 

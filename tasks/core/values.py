@@ -125,6 +125,7 @@ class LoadPlan(Value):
     protocol: Protocol = "grpc"
     input_data: Literal["samples"] = "samples"
     request_count: PositiveInt = 50
+    window_s: PositiveFloat = 1.0
     warm_up: bool = True
     generator: Generator
     fixed_points: bool = True

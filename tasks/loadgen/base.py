@@ -10,7 +10,6 @@ from tasks.core.values import Distribution, Endpoint, Protocol, SharedMemory, Va
 
 STABLE_WINDOWS = 3
 STABLE_WITHIN = 0.10
-WINDOW_S = 1.0
 MAX_WINDOWS = 12
 WARM_UP_REQUESTS = 5
 """Before the windows of a point."""
@@ -20,7 +19,7 @@ class Point(Value):
     """One point of a load plan: so many requests kept in flight (`concurrency`), or so many sent each second
     (`request_rate`) whatever the answers do; exactly one of the two is given.
 
-    A window has at least `request_count` requests and WINDOW_S seconds; perf_analyzer's timed windows have
+    A window has at least `request_count` requests and `window_s` seconds; perf_analyzer's timed windows have
     that many on average.
     """
 
@@ -29,6 +28,7 @@ class Point(Value):
     request_rate: float | None = None
     distribution: Distribution | None = None
     request_count: int
+    window_s: float = 1.0
     shared_memory: SharedMemory
     protocol: Protocol = "grpc"
     warm_up: bool
@@ -108,12 +108,12 @@ class Target(Value):
 
 
 def timeout_s(point: Point, target: Target) -> float:
-    """After how many seconds a generator must be hanging: all windows, were each inference as slow as the
-    first request was, and each request alone; 5 minutes at least, beside the time that the requests of all
-    windows take to be due at a request rate."""
+    """After how many seconds a generator must be hanging: twice all windows, were each inference as slow as
+    the first request was, and each request alone; 5 minutes at least, beside the time that the requests of
+    all windows take to be due at a request rate."""
     slowest_s = target.endpoint.first_request_ms / 1e3 * point.batch
     due_s = MAX_WINDOWS * point.request_count / point.request_rate if point.request_rate else 0.0
-    return due_s + max(300.0, 2 * MAX_WINDOWS * point.request_count * slowest_s)
+    return due_s + max(300.0, 2 * MAX_WINDOWS * max(point.window_s, point.request_count * slowest_s))
 
 
 def stable(windows: Sequence[Window]) -> bool:

@@ -22,7 +22,6 @@ from tasks.loadgen.base import (
     MAX_WINDOWS,
     STABLE_WINDOWS,
     WARM_UP_REQUESTS,
-    WINDOW_S,
     Measurement,
     Point,
     Window,
@@ -140,7 +139,7 @@ class Run:
     def _window(self) -> None:
         start = self.marks[-1].at
         already = int(np.count_nonzero(self.crew.records[:, 0] <= start))
-        self._wait(start, WINDOW_S, self.point.request_count, already)
+        self._wait(start, self.point.window_s, self.point.request_count, already)
         self.marks.append(self._mark())
         self.windows.append(self._judge(self.marks[-2], self.marks[-1]))
 

@@ -25,7 +25,6 @@ from tasks.loadgen.base import (
     STABLE_WINDOWS,
     STABLE_WITHIN,
     WARM_UP_REQUESTS,
-    WINDOW_S,
     Measurement,
     Point,
     Target,
@@ -80,11 +79,11 @@ def measure(point: Point, target: Target, site: Site) -> Measurement:
     folder = target.logs / f"{target.name}.{point.label}.perf_analyzer"
     folder.mkdir(parents=True, exist_ok=True)
     warm = _warm_up(point, target, folder)
-    # More requests than this in a second cannot be: short of it, windows are counted, not timed.
-    fastest = point.concurrency / (warm.request_ms / 1e3)
-    counted = fastest * WINDOW_S < point.request_count * 1.2
+    # More requests than this in a window cannot be: short of it, windows are counted, not timed.
+    most = point.concurrency / (warm.request_ms / 1e3) * point.window_s
+    counted = most < point.request_count * 1.2
     point = point.model_copy(
-        update={"request_count": max(point.request_count, math.ceil(fastest * WINDOW_S) if counted else 0)}
+        update={"request_count": max(point.request_count, math.ceil(most) if counted else 0)}
     )
     found = _run(point, target, site, folder, warm, counted=counted)
     if found.request_count < STABLE_WINDOWS * point.request_count and not counted:
@@ -146,7 +145,7 @@ def _once(
         args += ["--measurement-mode", "count_windows"]
         args += ["--measurement-request-count", str(point.request_count)]
     else:
-        args += ["--measurement-mode", "time_windows", "-p", f"{WINDOW_S * 1e3:.0f}"]
+        args += ["--measurement-mode", "time_windows", "-p", f"{point.window_s * 1e3:.0f}"]
     if point.shared_memory != "none":
         args += ["--shared-memory", point.shared_memory]
         args += ["--output-shared-memory-size", str(max(warm.outputs.values()))]

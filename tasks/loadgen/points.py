@@ -109,6 +109,7 @@ def point_of(
         request_rate=rate,
         distribution=plan.distribution if rate else None,
         request_count=plan.request_count,
+        window_s=plan.window_s,
         shared_memory=plan.shared_memory,
         protocol=plan.protocol,
         warm_up=plan.warm_up,

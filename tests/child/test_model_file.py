@@ -233,7 +233,7 @@ names = ("good", "other", "garbage")
 cases = [{"id": name, "file": name} for name in names]
 """
 EXPORT = """
-from tasks.child.framework_steps import count, export, reference
+from tasks.child.framework_steps import export, reference
 from tasks.child.plugin_steps import prepare, profile_data
 plugin, out = Path(folder) / "made" / "good", Path(folder) / "out"
 sys.path.insert(0, str(plugin))
@@ -252,7 +252,6 @@ step(export, "tf-savedmodel", prepared, format="tf-savedmodel")
 step(export, "onnx", prepared, format="onnx")
 samples = {"samples": step(profile_data, "samples", prepared)}
 step(reference, "reference", prepared | samples)
-step(count, "count", prepared | samples)
 """
 
 
@@ -269,6 +268,6 @@ def test_savedmodels(tmp_path: Path, run_python: Callable[..., str]) -> None:
     assert ([v.name for v in graph.input], [v.name for v in graph.output]) == (["x"], ["y"])
     with np.load(tmp_path / "out" / "reference" / "outputs.npz") as file:
         np.testing.assert_allclose(file["y"], np.full((64, 3), 1 / 3), rtol=1e-5)
-    counted = json.loads((tmp_path / "out" / "count" / "count.json").read_text())
+    counted = json.loads((tmp_path / "out" / "reference" / "count.json").read_text())
     assert (counted["weights"], counted["sample_bytes"]) == (18, 4 * 6 + 4 * 3)
     assert 2 * 18 <= counted["flops"] <= 2 * 18 + 5 * 3  # the product; TensorFlow counts a softmax, too

@@ -60,12 +60,13 @@ def test_limits_cut_points_and_keep_the_smallest(spec: ModelSpec, profile: GpuPr
 
     full = cell()
     assert cell(max_batch_size=full.static.max_batch_size + 1) == full
-    small = cell(max_batch_size=1, max_concurrency=1, request_count=7)
+    small = cell(max_batch_size=1, max_concurrency=1, request_count=7, window_s=0.5)
     assert (small.static.max_batch_size, small.dynamic.max_batch_size) == (1, 1)
     assert set(small.dynamic.preferred_batch_sizes) <= {1}
     assert (small.offline.batch_sizes, small.online.batch_sizes) == ((1,), (1,))
     assert small.online.concurrency == (1,)
     assert (small.offline.request_count, small.online.request_count) == (7, 7)
+    assert (small.offline.window_s, small.online.window_s) == (0.5, 0.5)
     assert small.product == full.product
 
 

@@ -96,6 +96,7 @@ def test_where_an_input_lies_is_not_part_of_a_key(ref: ArtifactRef, path: str) -
         "max_batch_size": st.integers(1, 64),
         "max_concurrency": st.integers(1, 64),
         "request_count": st.integers(1, 64),
+        "window_s": st.floats(0.1, 10.0),
     }),
 )  # fmt: skip
 @anything

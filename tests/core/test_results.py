@@ -198,6 +198,7 @@ def test_rows_of_a_cell_fit_the_columns_and_keep_what_they_say(tmp_path: Path) -
     )
     assert row["parameters"] == '{"a": 1.5, "max_seq_length": 64}'
     assert (row["preferred_batch_sizes"], row["minimum_request_count"]) == ([4, 8], 50)
+    assert row["minimum_window_s"] == 1.0
     assert Serving.model_validate_json(cells["dynamic"][0]) == serving
     assert LoadPlan.model_validate_json(cells["online"][0]) == plan
 

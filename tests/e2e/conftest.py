@@ -279,6 +279,11 @@ def make_command(api: Api, store: Path, tmp_path_factory: pytest.TempPathFactory
     return make
 
 
+@pytest.fixture(scope="session")
+def make_plugins() -> Callable[[Path], Path]:
+    return _plugins
+
+
 @pytest.fixture
 def plugins(tmp_path: Path) -> Path:
     """A folder with one model, made from the template as a newcomer would; a test may edit it."""

@@ -26,6 +26,7 @@ def test_a_worker_runs_the_deployment(command: Any, tmp_path: Path, monkeypatch:
         assert output.count(said) == len(list((ROOT / "gpu_profiles").glob("*.yaml"))) + 1
     prefect(command, "deploy", "--all", "--prefect-file", "deployments/prefect.yaml")
     options = {"models": ["tiny_mlp"], "formats": ["onnx"], "generator": "client", "fixed_points": True}
+    options |= {"window_s": 0.3, "request_count": 10}
     for name, value in command.env.items():
         monkeypatch.setenv(name, value)
     worker = [sys.executable, "-m", "prefect", "worker", "start", "--pool", "gpu-cpu"]

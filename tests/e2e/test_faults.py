@@ -15,6 +15,11 @@ import pytest
 from tasks.core import leases
 from tasks.core.site import ROOT
 
+SWEEP = (
+    *("sweep", "--model", "tiny_mlp", "--generator", "client"),
+    *("--window-s", "0.3", "--request-count", "10"),
+)
+"""Two cells, in short windows."""
 MEASURED = ("passed", "unstable")
 """Verdicts of a correct cell: how steady its one point is depends on what else the machine does."""
 
@@ -139,7 +144,7 @@ def test_a_plugin_that_raises_ends_one_cell_and_the_others_go_on(command: Any, p
         "    module = Picky(module).eval()\n"
         "    return module, ",
     )
-    code, output = command.run("sweep", "--model", "tiny_mlp", "--generator", "client")
+    code, output = command.run(*SWEEP)
     assert code == 1, output
     cells = {row["format"]: row for row in command.rows() if row["kind"] == "cell"}
     assert cells["ts-trace"]["verdict"] in MEASURED
@@ -153,7 +158,7 @@ def test_a_plugin_that_raises_ends_one_cell_and_the_others_go_on(command: Any, p
 
 
 def test_a_server_killed_in_mid_measurement_costs_one_cell(command: Any) -> None:
-    process = command.start("sweep", "--model", "tiny_mlp", "--generator", "client")
+    process = command.start(*SWEEP)
     wait_for(lambda: measuring(command), 120)
     first, prefix = tritonserver(command), shm_prefix(command)
     assert first is not None
@@ -172,7 +177,7 @@ def test_a_server_killed_in_mid_measurement_costs_one_cell(command: Any) -> None
 
 
 def test_ctrl_c_keeps_finished_rows_and_leaves_nothing_behind(command: Any) -> None:
-    process = command.start("sweep", "--model", "tiny_mlp", "--generator", "client")
+    process = command.start(*SWEEP)
     wait_for(command.rows, 200)
     wait_for(lambda: measuring(command), 120)
     prefix = shm_prefix(command)
@@ -207,7 +212,7 @@ def test_ctrl_c_keeps_finished_rows_and_leaves_nothing_behind(command: Any) -> N
 
 
 def test_a_killed_command_leaves_nothing_behind(command: Any) -> None:
-    process = command.start("sweep", "--model", "tiny_mlp", "--generator", "client")
+    process = command.start(*SWEEP)
     wait_for(lambda: measuring(command), 200)
     prefix = shm_prefix(command)
     process.kill()

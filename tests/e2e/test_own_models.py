@@ -11,7 +11,10 @@ from onnx import TensorProto as T
 from onnx import helper
 
 PUBLISHED = Path(__file__).parents[1] / "published"
-SMALL = ("--max-batch-size", "2", "--max-concurrency", "1", "--request-count", "10", "--generator", "client")
+SMALL = (
+    *("--max-batch-size", "2", "--max-concurrency", "1", "--generator", "client"),
+    *("--window-s", "0.3", "--request-count", "10"),
+)
 
 
 def write_net(path: Path, batch: Any = "n") -> None:

@@ -8,9 +8,8 @@ from typing import Any
 
 def test_random_weights_need_no_files_and_end_as_measured(command: Any, api: Any) -> None:
     arguments = ("--model", "tiny_mlp", "--variant", "full", "--format", "onnx", "--random-weights")
-    code, output = command.run(
-        "sweep", *arguments, "--max-batch-size", "2", "--request-count", "10", "--generator", "client"
-    )
+    short = ("--generator", "client", "--window-s", "0.3", "--request-count", "10")
+    code, output = command.run("sweep", *arguments, "--max-batch-size", "2", *short)
     assert code == 0, output
     assert "peak memory" in output
     rows = command.rows()

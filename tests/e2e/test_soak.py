@@ -52,10 +52,10 @@ def build_cell(plugin, cell, campaign, at):
     for stage in qualify.STAGES:
         fields = {"cell": cell.name if stage == "convert" else ""}
         made.append(ensure(build, BuildRequest(stage=stage, version=1, fields=fields), at))
-    first, _, converted, samples, reference, counted, *_ = made
+    first, _, converted, samples, reference, *_ = made
     return qualify.Built(
         prepared=first, converted=converted, samples=samples, reference=reference, baseline=None,
-        count=counted, ceilings=None,
+        ceilings=None,
     )
 
 
@@ -68,7 +68,7 @@ def measure_cell(plugin, cell, built, provider, at, record):
 
 
 qualify.STAGES = (
-    "prepare", "export", "convert", "profile_data", "reference", "count", "ceilings", "baseline",
+    "prepare", "export", "convert", "profile_data", "reference", "ceilings", "baseline",
 )
 qualify.build_cell, qualify.measure_cell = build_cell, measure_cell
 sys.argv[0] = "servegrid"

@@ -19,7 +19,7 @@ from tasks.core.site import ROOT
 from tasks.loadgen import GENERATORS
 
 STAGES = {
-    "prepare": 1, "export": 1, "convert": 1, "profile_data": 1, "reference": 1, "baseline": 1, "count": 1,
+    "prepare": 1, "export": 1, "convert": 1, "profile_data": 1, "reference": 1, "baseline": 1,
     "ceilings": 1, "configure": 1, "deploy": 2, "correctness": 1, "online": 1, "offline": 1,
 }  # fmt: skip
 """Task runs of one cell; `deploy` is one for each serving."""
@@ -27,8 +27,9 @@ BUILD = ("prepare", "export", "convert", "profile_data", "reference")
 PRECISIONS = ("fp32", "fp16", "int8")
 CELLS = {f"bert_large_qa-tiny-onnx-{precision}" for precision in PRECISIONS}
 ASKED = ("--format", "onnx", "--accelerator", "none", *(w for p in PRECISIONS for w in ("--precision", p)))
-LIMITS = ("--max-batch-size", "4", "--max-concurrency", "4", "--fixed-points")
-"""Two points a scenario and cell."""
+SHORT = ("--window-s", "0.3", "--request-count", "10")
+LIMITS = ("--max-batch-size", "4", "--max-concurrency", "4", "--fixed-points", *SHORT)
+"""Two points a scenario and cell, in short windows."""
 MORE = {"fp16": {"convert": 1}, "int8": {"profile_data": 1}}
 """What a precision adds: fp16 is made of the fp32 graph, int8 is calibrated."""
 
@@ -126,7 +127,7 @@ def test_a_second_sweep_builds_nothing_and_measures_again(sweep: Any, api: Any) 
     command, _ = sweep
     before = len(api.task_runs("bert_large_qa"))
     one = ("--format", "onnx", "--precision", "fp32", "--accelerator", "none")
-    limits = ("--max-batch-size", "4", "--max-concurrency", "2", "--request-rate", "20")
+    limits = ("--max-batch-size", "4", "--max-concurrency", "2", "--request-rate", "20", *SHORT)
     code, output = command.run("sweep", *one, *limits, "--generator", "client")
     assert code == 0, output
     runs = api.task_runs("bert_large_qa")[before:]

@@ -53,7 +53,7 @@ def find(site: Site) -> tuple[Plugin, Cell]:
     return entry.plugin, cell
 
 
-def keep(site: Site, stages: int = 8) -> None:
+def keep(site: Site, stages: int = 7) -> None:
     """Keep an artifact of the first stages, each with content of its own, as a campaign would."""
     for number in range(stages):
         request = forecast.requests(*find(site), site)[number]
@@ -74,7 +74,7 @@ def differing(site: Site) -> dict[str, list[str]]:
 def test_without_a_store_everything_is_built(site: Site) -> None:
     reasons = forecast.why(*find(site), site)
     assert [r.stage for r in reasons] == [
-        "prepare", "export", "convert_onnx", "profile_data", "reference", "count", "ceilings", "baseline",
+        "prepare", "export", "convert_onnx", "profile_data", "reference", "ceilings", "baseline",
     ]  # fmt: skip
     assert all("keeps none of this model" in r.lines[0] for r in reasons)
 
@@ -115,7 +115,7 @@ EDITS = {
         f"{MODEL}/model.py",
         "bias=False)",
         "bias=(False))",
-        {stage: ["sources.model.py"] for stage in ("export", "reference", "count", "baseline")},
+        {stage: ["sources.model.py"] for stage in ("export", "reference", "baseline")},
     ),
 }
 
@@ -182,7 +182,6 @@ def test_command_names_just_what_was_edited(site: Site) -> None:
         "  fields.tolerances.absolute: 0.0001 -> 0.0002",
         "profile_data: stored",
         "reference: stored",
-        "count: stored",
         "ceilings: stored",
         "baseline: stored",
     ]
@@ -202,7 +201,7 @@ def test_plan_tells_what_would_be_built_and_how_long_the_cell_took_last(site: Si
     plugin, cell = find(site)
     found = forecast.expect(plugin, cell, site, last_wall_s(site.results))
     assert (found.stored, found.to_build, found.wall_s) == (
-        ("prepare", "profile_data", "reference", "count", "ceilings"), ("export", "convert_onnx"), None,
+        ("prepare", "profile_data", "reference", "ceilings"), ("export", "convert_onnx"), None,
     )  # fmt: skip
     row(site, "20260101-000000-aa", 12.5)
     row(site, "20260102-000000-aa", 14.5)

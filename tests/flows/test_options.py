@@ -31,6 +31,7 @@ GIVEN = {
     "max_batch_size": 2,
     "max_concurrency": 3,
     "request_count": 4,
+    "window_s": 0.5,
     "fixed_points": True,
     "request_rates": (50.0, 0.5),
     "distribution": "constant",
@@ -46,8 +47,8 @@ ARGUMENTS = (
     "--random-weights --generator client --server other "
     "--format onnx --precision fp16 --precision fp32 --accelerator trt --max-batch-size 2 "
     "--url grpcs://u:1 --ca-file ca --headers-file h --triton-release 25.02 "
-    "--max-concurrency 3 --request-count 4 --fixed-points --request-rate 50 --request-rate 0.5 "
-    "--distribution constant --slo p99=50ms --protocol http --shared-memory none "
+    "--max-concurrency 3 --request-count 4 --window-s 0.5 --fixed-points --request-rate 50 "
+    "--request-rate 0.5 --distribution constant --slo p99=50ms --protocol http --shared-memory none "
     "--param a=1 --param b=2 --plugin-path c --plugin-path d"
 )
 

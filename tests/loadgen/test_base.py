@@ -51,6 +51,7 @@ def test_stable_means_that_the_last_three_windows_agree_within_a_tenth(
     [
         ({"concurrency": 4}, 1.0, 300.0),
         ({"concurrency": 4}, 1000.0, 2 * MAX_WINDOWS * 50 * 2),
+        ({"concurrency": 4, "window_s": 60.0}, 1.0, 2 * MAX_WINDOWS * 60.0),
         ({"request_rate": 0.5}, 1.0, 300.0 + MAX_WINDOWS * 100),
         ({"request_rate": 1000.0}, 1.0, 300.0 + MAX_WINDOWS * 0.05),
     ],
