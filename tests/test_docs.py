@@ -15,6 +15,7 @@ import pytest
 from tasks.core.site import ROOT
 
 README = (ROOT / "README.md").read_text()
+PAGES = [README, *(path.read_text() for path in sorted((ROOT / "docs").glob("*.md")))]
 SERVEGRID = str(Path(sys.executable).with_name("servegrid"))
 
 
@@ -23,7 +24,8 @@ def blocks(text: str) -> list[str]:
 
 
 def commands(program: str) -> list[str]:
-    lines = [line.split("#")[0].strip() for block in blocks(README) for line in block.splitlines()]
+    every = [block for page in PAGES for block in blocks(page)]
+    lines = [line.split("#")[0].strip() for block in every for line in block.splitlines()]
     return sorted({line for line in lines if line.startswith(f"{program} ")})
 
 
@@ -35,7 +37,7 @@ def help_of(*command: str) -> str:
 
 
 @pytest.mark.parametrize("line", commands("servegrid"))
-def test_every_command_of_the_readme_is_one(line: str) -> None:
+def test_every_command_of_the_documents_is_one(line: str) -> None:
     words = shlex.split(line)[1:]
     for option in (word for word in words if word.startswith("--")):
         assert option in help_of(words[0])
@@ -49,7 +51,7 @@ def test_every_command_is_in_the_readme() -> None:
 
 
 @pytest.mark.parametrize("line", commands("make"))
-def test_every_make_target_of_the_readme_is_one(line: str) -> None:
+def test_every_make_target_of_the_documents_is_one(line: str) -> None:
     target = line.split()[1]
     done = subprocess.run(["make", "--dry-run", target], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr

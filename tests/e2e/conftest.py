@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -195,7 +196,7 @@ def postgres() -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def make_grid(
-    postgres: str, make_command: Callable[..., Command], tmp_path_factory: pytest.TempPathFactory
+    postgres: str, make_command_in: Callable[..., Command], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[Path], Grid]]:
     """A grid on a folder of models, with a store of its own and the test profiles."""
     root = tmp_path_factory.mktemp("grid")
@@ -207,7 +208,7 @@ def make_grid(
     made: list[Grid] = []
 
     def make(models: Path) -> Grid:
-        command = make_command(models, own_store=True)
+        command = make_command_in(dict(os.environ), models, own_store=True)
         command.env["SERVEGRID_PROFILES"] = str(root / "profiles")
         made.append(Grid(command, postgres, root))
         return made[-1]
@@ -253,10 +254,17 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
 
 
 @pytest.fixture(scope="session")
-def make_command(api: Api, store: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Command]:
+def make_command(api: Api, make_command_in: Callable[..., Command]) -> Callable[..., Command]:
     """`servegrid` on a folder of models, without results, with the tests' shared store or one of its own."""
 
-    def make(models: Path, *, own_store: bool = False) -> Command:
+    return functools.partial(make_command_in, api.env)
+
+
+@pytest.fixture(scope="session")
+def make_command_in(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Command]:
+    """The same in an environment that may have no Prefect server."""
+
+    def make(base: dict[str, str], models: Path, *, own_store: bool = False) -> Command:
         root = tmp_path_factory.mktemp("site")
         home = root / "home"
         home.mkdir()
@@ -268,7 +276,7 @@ def make_command(api: Api, store: Path, tmp_path_factory: pytest.TempPathFactory
         site = default_site().model_copy(
             update={"home": home, "results": root / "results", "models": models, "sources": home / "sources"}
         )
-        env = api.env | {
+        env = base | {
             "SERVEGRID_HOME": str(home),
             "SERVEGRID_RESULTS": str(site.results),
             "SERVEGRID_MODELS": str(models),
