@@ -115,6 +115,7 @@ def sweep(
         if not options.workers:
             preflight(options, entry, site)
     with api(site) as url:
+        from prefect import tags
         from prefect.client.schemas.objects import State
 
         from flows.sweep import sweep as sweep_flow
@@ -124,8 +125,9 @@ def sweep(
         console.print(f"campaign {campaign}; Prefect UI at {ui} while it runs", soft_wrap=True)
         folder = site.results / campaign
         try:
-            asked = (SweepOptions(), campaign, True) if resume else (options, campaign, False)
-            state = cast(State[Any], sweep_flow(*asked, return_state=True))
+            with tags(campaign):
+                asked = (options, campaign, resume is not None)
+                state = cast(State[Any], sweep_flow(*asked, return_state=True))
         except KeyboardInterrupt:
             console.print("interrupted; the rows of finished cells are kept")
             console.print(f"`servegrid sweep --resume {campaign}` goes on with the others", soft_wrap=True)

@@ -21,6 +21,7 @@ from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.states import Cancelling, Crashed
 
 from flows.campaigns import run_lease
+from flows.cancelling import CANCELLED, CancelledError
 from flows.options import SweepOptions
 from tasks.core import leases
 from tasks.core.errors import UserError
@@ -33,13 +34,9 @@ log = logging.getLogger("servegrid")
 POLL_S = 1.0
 UNTAKEN_S = 60.0
 """After this time without a worker that takes a run, how to start one is told."""
-GONE_S = {StateType.PENDING: 90.0, StateType.RUNNING: 15.0}
+GONE_S = {StateType.PENDING: 90.0, StateType.RUNNING: 6.0}
 """A run in this state whose lease nobody held for this long is dead, and nobody is left to say so. (A run is
-Pending while a worker starts its process; it takes the lease when its code runs.)"""
-
-
-class CancelledError(Exception):
-    """The campaign's own flow run was cancelled."""
+Pending while a worker starts its process; it takes the lease first thing.)"""
 
 
 def run_all(
@@ -104,7 +101,7 @@ def _follow(
     while any(entry.end is None for entry in watched.values()):
         time.sleep(POLL_S)
         states = _states(client, [*watched, own])
-        if states.pop(own).type in (StateType.CANCELLING, StateType.CANCELLED):
+        if states.pop(own).type in CANCELLED:
             raise CancelledError
         for run, state in states.items():
             if watched[run].is_dead(state):

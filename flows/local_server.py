@@ -13,8 +13,10 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+from filelock import FileLock
 
 from tasks.core import proc
 from tasks.core.errors import UserError
@@ -90,21 +92,29 @@ def _send_what_is_queued() -> None:
 
 @contextmanager
 def running(log_path: Path, env: Mapping[str, str], port: int = 0) -> Iterator[str]:
-    """A Prefect server on loopback, by default on a free port; the URL of its API, once it is healthy."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind(("127.0.0.1", port))
-        port = probe.getsockname()[1]
-    args = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    url = f"http://127.0.0.1:{port}/api"
-    with proc.running(args, log_path=log_path, env=env) as process:
-        deadline = time.monotonic() + READY_S
-        while not _healthy(url):
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise UserError(
-                    f"the Prefect server did not start:\n{proc.tail(log_path)}\n(log: {log_path})"
-                )
-            time.sleep(0.1)
+    """A Prefect server on loopback, by default on a free port; the URL of its API, once it is healthy.
+
+    Those of one PREFECT_HOME start in turn: the first one makes the tables of the database.
+    """
+    home = Path(env["PREFECT_HOME"])
+    home.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        with FileLock(home / "start.lock"):
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(("127.0.0.1", port))
+                port = probe.getsockname()[1]
+            args = ["server", "start", "--host", "127.0.0.1", "--port", str(port)]
+            url = f"http://127.0.0.1:{port}/api"
+            command = [sys.executable, "-m", "prefect", *args]
+            process = stack.enter_context(proc.running(command, log_path=log_path, env=env))
+            deadline = time.monotonic() + READY_S
+            while not _healthy(url):
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise UserError(
+                        f"the Prefect server did not start:\n{proc.tail(log_path)}\n(log: {log_path})"
+                    )
+                time.sleep(0.1)
         yield url
 
 

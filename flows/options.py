@@ -110,6 +110,13 @@ class SweepOptions(Selection):
         path = self.model_dir or (self.model_file or (None, None))[1]
         return Path(path).name if path else self.models[0]
 
+    @property
+    def subject(self) -> str:
+        """What a whole campaign qualifies, in a few words."""
+        if self.model_file:
+            return self.title
+        return f"{self.title if self.model_dir else ', '.join(self.models)} ({self.variant})"
+
     def only(self, model: str, profile: str) -> SweepOptions:
         """These options for one of its models on one of its profiles."""
         one: dict[str, Any] = {"profiles": (profile,)}

@@ -46,10 +46,10 @@ def qualify(options: SweepOptions, campaign: str, attempt: int | None = None) ->
     A run with an attempt works for a campaign that another process leads, and ends with that.
     """
     site = default_site()
-    (model,) = plan(options, site)
-    preflight(options, model, site)
     folder, run = campaign_folder(site.results, campaign), str(runtime.flow_run.id)
     with working(folder, options, attempt, run):
+        (model,) = plan(options, site)
+        preflight(options, model, site)
         done = finished(folder)
         rows = recorder(model.plugin, campaign, run, options)
         for entry in model.plan.excluded:
@@ -59,7 +59,8 @@ def qualify(options: SweepOptions, campaign: str, attempt: int | None = None) ->
         for number, cell in enumerate(cells):
             log.info("%s: cell %d of %d", cell.name, number + 1, len(cells))
             try:
-                with tags(cell.product.model, cell.product.format, cell.product.precision, cell.profile):
+                product = cell.product
+                with tags(campaign, product.model, product.format, product.precision, cell.profile):
                     qualify_cell(model.plugin, cell, model.server, campaign, run, options, return_state=True)
             except (KeyboardInterrupt, TerminationSignal):
                 for left in cells[number:]:

@@ -7,11 +7,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from prefect import flow
+from prefect import flow, tags
 from prefect.states import Cancelled, Completed, Failed
 
 from flows.campaigns import leading, new_campaign, objective, read, unfinished
-from flows.fan_out import CancelledError, check_deployments, run_all
+from flows.cancelling import CancelledError, heeding_cancellation
+from flows.fan_out import check_deployments, run_all
 from flows.options import SweepOptions
 from flows.planning import not_as_asked, plan, preflight
 from flows.qualify import qualify
@@ -25,7 +26,7 @@ REPORT_S = 60.0
 """While a campaign runs on workers, its report is written anew at most this often."""
 
 
-@flow(name="sweep", flow_run_name="{options.variant} on {options.place}")
+@flow(name="sweep", flow_run_name="{options.subject} on {options.place}")
 def sweep(
     options: SweepOptions = SweepOptions(),  # noqa: B008  # frozen
     campaign: str | None = None,
@@ -50,10 +51,13 @@ def sweep(
             if options.workers:
                 run_all(parts, folder, attempt, on_rows=_Partial(folder))
             else:
-                for part in parts:
-                    qualify(part, folder.name)
+                with heeding_cancellation():
+                    for part in parts:
+                        with tags(folder.name, part.title, part.place):
+                            qualify(part, folder.name)
         except CancelledError:
-            return Cancelled(message=f"campaign {folder.name}: cancelled")
+            again = f"`servegrid sweep --resume {folder.name}` goes on"
+            return Cancelled(message=f"campaign {folder.name}: cancelled; {again}")
         finally:
             if (folder / "rows.jsonl").exists():
                 report(folder, objective(folder))

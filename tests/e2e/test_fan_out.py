@@ -14,7 +14,7 @@ import polars as pl
 import psutil
 import pytest
 
-from tasks.core import results
+from tasks.core import leases, results
 from tasks.core.site import ROOT
 
 MEASURED = ("ceilings", "baseline")
@@ -50,7 +50,7 @@ def start_campaign(grid: Any, name: str, profiles: list[str]) -> None:
 
 def runs_of(grid: Any, campaign: str) -> list[dict[str, Any]]:
     """The campaign's `qualify` runs."""
-    found: list[dict[str, Any]] = grid.flow_runs(tags={"all_": [campaign]})
+    found: list[dict[str, Any]] = grid.flow_runs(tags={"all_": [campaign]}, deployment_id={"is_null_": False})
     return found
 
 
@@ -169,6 +169,23 @@ def test_cancelling_a_campaign_cancels_its_runs(grid: Any, cancelled: str) -> No
     code, output = grid.command.run("sweep", "--resume", "cancelled", "--format", "onnx")
     assert code == 2
     assert "give no others" in output
+
+
+def test_cancelling_a_campaign_of_the_commands_own_process_ends_it(grid: Any) -> None:
+    words = ("--model", "tiny_mlp", "--format", "onnx", "--profile", "test-b", "--generator", "client")
+    process = grid.command.start("sweep", *words)
+    asked = {"name": {"any_": ["tiny_mlp (tiny) on test-b"]}, "state": {"type": {"any_": ["RUNNING"]}}}
+    (run,) = wait_for(lambda: grid.flow_runs(**asked), 60)
+    name = run["parameters"]["campaign"]
+    wait_for(lambda: leases.holder(grid.campaign(name) / "leader.lock"), 30)
+    grid.api.post(f"flow_runs/{run['id']}/set_state", {"state": {"type": "CANCELLING"}})
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 1, output
+    assert f"campaign {name}: cancelled; `servegrid sweep --resume {name}` goes on" in output
+    assert grid.flow_runs(id={"any_": [run["id"]]})[0]["state_type"] == "CANCELLED"
+    cells, _ = tables(grid, name)
+    assert "skipped" in cells["verdict"].to_list()
+    wait_for(lambda: not engines(grid), 10)
 
 
 def test_resumed_beside_a_campaign_on_the_same_card_it_ends_and_their_measurements_do_not_meet(

@@ -111,14 +111,14 @@ def test_every_file_of_the_campaign_is_there(sweep: Any) -> None:
 
 
 def test_the_api_shows_one_task_run_a_stage_and_cell(sweep: Any, api: Any) -> None:
-    runs = api.task_runs("bert_large_qa")
+    campaign, runs = sweep[0].campaign.name, api.task_runs("bert_large_qa")
     for cell in CELLS:
         precision = cell.rsplit("-", 1)[1]
         more = Counter(MORE.get(precision, {}))
         of_cell = [run for run in runs if run["name"].endswith(cell)]
         assert Counter(run["name"].split()[0] for run in of_cell) == Counter(STAGES) + more
         flow_runs = api.post("flow_runs/filter", {"flow_runs": {"name": {"any_": [cell]}}})
-        assert set(flow_runs[0]["tags"]) == {"bert_large_qa", "onnx", precision, "cpu"}
+        assert set(flow_runs[0]["tags"]) == {campaign, "bert_large_qa", "onnx", precision, "cpu"}
     shared = [run for run in runs if run["name"].split()[0] in ("prepare", "export", "profile_data")]
     assert Counter(run["state"]["name"] for run in shared) == {"Completed": 4, "Cached": 6}
 

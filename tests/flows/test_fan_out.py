@@ -23,7 +23,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-@pytest.mark.parametrize(("state", "limit"), [(Running(), 15.0), (Pending(), 90.0)])
+@pytest.mark.parametrize(("state", "limit"), [(Running(), 6.0), (Pending(), 90.0)])
 def test_run_that_nobody_works_at_is_dead_after_a_while(
     tmp_path: Path, clock: list[float], state: State, limit: float
 ) -> None:
@@ -50,9 +50,9 @@ def test_run_whose_process_holds_the_lease_lives_as_long_as_it_likes(
             assert not run.is_dead(Running())
             clock[0] += 1000
         assert not run.is_dead(Running())
-    clock[0] += 10
+    clock[0] += 4
     assert not run.is_dead(Running())
-    clock[0] += 10
+    clock[0] += 4
     assert run.is_dead(Running())
 
 

@@ -136,3 +136,9 @@ def test_help_says_what_each_option_does() -> None:
     text = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["--help"]).output
     for field in SweepOptions.model_fields.values():
         assert field.description and field.description in text
+
+
+def test_the_subject_of_a_campaign_is_told_in_a_few_words() -> None:
+    assert SweepOptions.model_validate({"models": ("a", "b"), "variant": "full"}).subject == "a, b (full)"
+    assert SweepOptions(onnx="x/m.onnx").subject == "m.onnx"
+    assert SweepOptions(model_dir="/y/own").subject == "own (tiny)"
