@@ -139,7 +139,7 @@ def sweep(
         _print_answer(folder)
         if state.is_crashed() or not (folder / "report.html").exists():
             raise UserError(f"the campaign did not run: {state.message}")
-        console.print(state.message)
+        console.print(state.message, soft_wrap=True)
     if not state.is_completed():
         raise typer.Exit(1)
 

@@ -14,6 +14,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,8 +146,11 @@ class Grid:
         self._running.pop(name).close()
 
     def stop(self) -> None:
-        for name in reversed(self._running):
-            self._running[name].close()
+        """The workers at once, then the server."""
+        server = self._running.pop("server")
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(ExitStack.close, self._running.values()))
+        server.close()
 
     def prefect(self, *arguments: str) -> str:
         args = [sys.executable, "-m", "prefect", "--no-prompt", *arguments]

@@ -33,6 +33,10 @@ WORDS = (
     "client",
     "--max-concurrency",
     "1",
+    "--window-s",
+    "0.3",
+    "--request-count",
+    "10",
 )
 CELLS = {
     "tiny_mlp-tiny-onnx-fp32": ("passed", "unstable"),
@@ -243,7 +247,7 @@ def rng() -> random.Random:
 def test_five_kills(grid: Any, rng: random.Random) -> None:
     targets = ["flow", "worker", "child", "tritonserver", "server"]
     rng.shuffle(targets)
-    storm = Storm(grid, rng, words=WORDS, cells=CELLS, at_work=True, longest_s=6.0)
+    storm = Storm(grid, rng, words=WORDS, cells=CELLS, at_work=True, longest_s=4.0)
     for target in targets:
         storm.hit(target)
     storm.end()
