@@ -1,24 +1,48 @@
 #!/usr/bin/env bash
 # `make image-test`: builds the Dockerfile and runs the command in the image, without a container engine: buildah
-# with chroot isolation, on a base that debootstrap makes. Needs root, buildah, debootstrap; leaves nothing behind.
+# with chroot isolation, on a base that debootstrap makes. Needs root, buildah, debootstrap.
+#
+# It leaves nothing behind: what it starts and mounts is in namespaces that end with it, however it ends, and its
+# folder goes with it; one that a SIGKILL left goes when the next run starts.
 set -euo pipefail
-cd "$(dirname "$0")/../.."
 
-for tool in buildah debootstrap; do
-    command -v "$tool" >/dev/null || { echo "no $tool here: apt-get install buildah debootstrap" >&2; exit 2; }
-done
-[ "$(id -u)" = 0 ] || { echo "debootstrap and chroot isolation need root" >&2; exit 2; }
+alone() {
+    local tool left
+    for tool in buildah debootstrap; do
+        command -v "$tool" >/dev/null || { echo "no $tool here: apt-get install buildah debootstrap" >&2; exit 2; }
+    done
+    [ "$(id -u)" = 0 ] || { echo "debootstrap and chroot isolation need root" >&2; exit 2; }
 
-SUITE=${SUITE:-bookworm} # its Python is one that the project supports
-work=$(mktemp -d "${TMPDIR:-/var/tmp}/servegrid-image.XXXXXX")
-export BUILDAH_ISOLATION=chroot TMPDIR="$work"
-buildah=(buildah --root "$work/storage" --runroot "$work/run")
+    for left in "${TMPDIR:-/var/tmp}"/servegrid-image.*/lock; do # who runs holds its lock
+        [ ! -e "$left" ] || flock --nonblock "$left" rm -rf --one-file-system "${left%/lock}" || true
+    done
+    work=$(mktemp -d "${TMPDIR:-/var/tmp}/servegrid-image.XXXXXX")
+    exec 9>"$work/lock"
+    flock 9
+    setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child --mount-proc "$0" "$work" &
+    inner=$!
+    trap clean EXIT
+    trap 'exit 130' INT
+    trap 'exit 143' TERM HUP
+    wait "$inner"
+}
 
 clean() {
-    awk -v work="$work" 'index($2, work) == 1 {print $2}' /proc/mounts | sort -r | xargs -r umount --lazy
-    rm -rf --one-file-system "$work"
+    kill -KILL "$inner" 2>/dev/null || true
+    wait "$inner" 2>/dev/null || true
+    rm -rf --one-file-system "$work" || { sleep 2; rm -rf --one-file-system "$work"; } # the last ones may still write
 }
-trap clean EXIT
+
+if [ $# = 0 ]; then
+    alone
+    exit
+fi
+
+cd "$(dirname "$0")/../.."
+SUITE=${SUITE:-bookworm} # its Python is one that the project supports
+work=$1
+export BUILDAH_ISOLATION=chroot TMPDIR="$work"
+buildah=(buildah --root "$work/storage" --runroot "$work/run")
 
 step() {
     local start=$SECONDS
