@@ -18,7 +18,7 @@ from tasks.core.profile import GpuProfile
 from tasks.core.releases import load_releases, why_not_on
 from tasks.core.server_choice import ServerChoice
 from tasks.core.site import Site
-from tasks.core.values import Channel, Excluded, Generator, Product, Value
+from tasks.core.values import Cell, Channel, Excluded, Generator, Value
 from tasks.formats import FORMATS
 from tasks.loadgen import GENERATORS
 from tasks.prepare import check_sources
@@ -116,7 +116,7 @@ def _without_absent(plugin: Plugin, profile: GpuProfile, plan: Plan) -> Plan:
     """The plan without the cells whose libraries are not installed here: those of the other models run."""
     cells, excluded = [], list(plan.excluded)
     for cell in plan.cells:
-        reason = _absent(plugin, profile, cell.product)
+        reason = _absent(plugin, profile, cell)
         if reason:
             excluded.append(Excluded(cell=cell, reason=reason))
         else:
@@ -124,18 +124,20 @@ def _without_absent(plugin: Plugin, profile: GpuProfile, plan: Plan) -> Plan:
     return Plan(cells=tuple(cells), excluded=tuple(excluded))
 
 
-def _absent(plugin: Plugin, profile: GpuProfile, product: Product) -> str | None:
-    """What is not installed that building the product needs, here or in its own environment."""
-    module = FORMATS[product.format]
-    absent = missing(export.libraries(plugin.spec, product.export_format) | convert.libraries(product))
+def _absent(plugin: Plugin, profile: GpuProfile, cell: Cell) -> str | None:
+    """What is not installed that building, and hosting, the product needs, here or in its own environment."""
+    product, module = cell.product, FORMATS[cell.product.format]
+    hosted = module.LIBRARIES if cell.dynamic.backend == "hosted" else ()
+    converting = convert.libraries(product, profile.environments)
+    absent = missing(export.libraries(plugin.spec, product.export_format) | converting | set(hosted))
     if absent:
         return f"not installed: {', '.join(absent)}; in the checkout run `{how_to_install(absent)}`"
     tools = [tool for tool in module.TOOLS if not shutil.which(tool)]
     if tools:
         return f"not installed: {', '.join(tools)}; install it with the system's package manager"
-    if module.ENVIRONMENT:
+    if environment := profile.environments.get(product.format):
         try:
-            check(profile.environments[product.format], module.ENVIRONMENT.libraries)
+            check(environment, convert.needed_elsewhere(product.format))
         except UnsupportedError as error:
             return f"gpu_profiles/{profile.name}.yaml, environments.{product.format}: {error}"
     return None

@@ -4,8 +4,7 @@ A conversion may be made of another one, which is then built, proven and cached 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from tasks.caching import build_task
@@ -13,9 +12,9 @@ from tasks.core.build import Workplace, build
 from tasks.core.environment import versions
 from tasks.core.other_environment import check, versions_in
 from tasks.core.plugins import Plugin
-from tasks.core.profile import GpuProfile
+from tasks.core.profile import Environment, GpuProfile
 from tasks.core.store import BuildRequest, given
-from tasks.core.values import ArtifactRef, Product
+from tasks.core.values import ArtifactRef, Format, Product
 from tasks.formats import FORMATS
 
 VERSION = 6
@@ -31,15 +30,23 @@ def calibrated(product: Product) -> bool:
     return FORMATS[product.format].calibrated(product)
 
 
-def libraries(product: Product) -> set[str]:
-    """Every distribution that the conversions from the export to the product need."""
+def libraries(product: Product, elsewhere: Collection[Format]) -> set[str]:
+    """Every distribution that the conversions from the export to the product need here; some formats are
+    made elsewhere."""
     made_of = source(product)
-    return {*FORMATS[product.format].LIBRARIES, *(libraries(made_of) if made_of else ())}
+    own = () if product.format in elsewhere else FORMATS[product.format].LIBRARIES
+    return {*own, *(libraries(made_of, elsewhere) if made_of else ())}
 
 
-def environments(profile: GpuProfile) -> dict[str, Path]:
+def needed_elsewhere(format_: Format) -> tuple[str, ...]:
+    """The distributions that another environment must have to make a format."""
+    module = FORMATS[format_]
+    return module.ENVIRONMENT.libraries if module.ENVIRONMENT else module.LIBRARIES
+
+
+def environments(profile: GpuProfile) -> dict[str, Environment]:
     """The steps that the profile has run in environments of their own, by name."""
-    return {FORMATS[name].CONVERT_STEP: folder for name, folder in profile.environments.items()}
+    return {FORMATS[name].CONVERT_STEP: place for name, place in profile.environments.items()}
 
 
 def request(
@@ -47,7 +54,7 @@ def request(
     product: Product,
     source: ArtifactRef,
     calibration: ArtifactRef | None = None,
-    environments: Mapping[str, Path] = MappingProxyType({}),
+    environments: Mapping[str, Environment] = MappingProxyType({}),
 ) -> BuildRequest:
     """What convert reads: its source, the precision to bring it to, how far that may move the answers, and
     the samples that a calibrated precision takes its ranges from. Versions are those of the environment that
@@ -58,10 +65,9 @@ def request(
     """
     module = FORMATS[product.format]
     libraries = versions(module.LIBRARIES)
-    if module.ENVIRONMENT:
-        folder = environments[module.CONVERT_STEP]
-        check(folder, module.ENVIRONMENT.libraries)
-        libraries = versions_in(folder, module.ENVIRONMENT.libraries)
+    if environment := environments.get(module.CONVERT_STEP):
+        check(environment, needed_elsewhere(product.format))
+        libraries = versions_in(environment, needed_elsewhere(product.format))
     tolerances = plugin.spec.conversion_tolerances(product.variant, product.precision)
     return BuildRequest(
         stage=module.CONVERT_STEP,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tasks import convert, profile_data
+from tasks.core.other_environment import CHILD
 from tasks.core.plugins import Plugin, load_model
 from tasks.core.site import ROOT
 from tasks.core.spec import ModelSpec
@@ -70,3 +73,18 @@ def test_only_the_fp32_graph_depends_on_fusion_and_not_for_tensorrt(plugin: Plug
     assert key(plain, "fp32") != key(plugin, "fp32")
     assert key(plain, "fp16") == key(plugin, "fp16")  # by its source, the fp32 graph
     assert key(plugin, "fp32", accelerator="trt") == key(plain, "fp32")
+
+
+def test_versions_are_those_of_the_environment_that_makes_it(plugin: Plugin, tmp_path: Path) -> None:
+    """Any format may be made elsewhere: the key is then of what is installed there."""
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    installed = dict.fromkeys((*CHILD, "onnx", "onnxruntime-gpu"), "1.2.3")
+    python.write_text(f"#!/bin/sh\necho '{json.dumps({'python': [3, 12], 'installed': installed})}'\n")
+    python.chmod(0o755)
+    here = convert.request(plugin, product("fp32"), REF)
+    there = convert.request(plugin, product("fp32"), REF, environments={"convert_onnx": tmp_path})
+    assert there.libraries == {"onnx": "1.2.3", "onnxruntime": "1.2.3"}
+    assert there == here.model_copy(update={"libraries": there.libraries})
+    assert convert.libraries(product("fp32"), ()) == {"onnx", "onnxruntime"}
+    assert convert.libraries(product("fp32"), ("onnx",)) == set()

@@ -8,16 +8,17 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
-from tasks.core import proc
+from tasks.core import containers, proc
 from tasks.core.clock import work
 from tasks.core.environment import device_lock
 from tasks.core.errors import StepError, UnsupportedError
 from tasks.core.files import write_atomic
-from tasks.core.other_environment import interpreter
+from tasks.core.other_environment import container, interpreter
+from tasks.core.profile import Environment, Image
 from tasks.core.site import ROOT, Site
 from tasks.core.store import BuildRequest
 from tasks.core.values import ArtifactRef, Value
@@ -52,7 +53,7 @@ class Workplace(Value):
     profile: str
     cell: str
     timeout_s: float
-    environments: dict[str, Path] = Field({})
+    environments: dict[str, Environment] = Field({})
 
 
 def build(
@@ -104,17 +105,16 @@ def run_step(
     job = Job(step=step, fields=fields, inputs=paths, plugin=at.plugin, paths=at.paths, output=output)
     job_path, log_path = at.logs / f"{at.cell}.{step}.json", at.logs / f"{at.cell}.{step}.log"
     write_atomic(job_path, job.model_dump_json(indent=1))
-    other = at.environments.get(step)
-    python = str(interpreter(other)) if other else sys.executable
-    repeat = _command(python, job_path, "--output", str(at.logs / f"{at.cell}.{step}.out"))
+    child = _child(job, job_path, at, log_path.with_suffix(".out"))
     try:
         proc.run(
-            _command(python, job_path),
+            child.command,
             log_path=log_path,
             timeout_s=at.timeout_s,
-            env={"PYTHONPATH": str(ROOT)} if other else None,
-            repeat=shlex.join(repeat),
+            env=child.env,
+            repeat=shlex.join(child.repeat),
             level=level,
+            container=child.container,
         )
     except StepError as error:
         if error.code == UNSUPPORTED_EXIT:
@@ -127,5 +127,31 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def _command(python: str, job: Path, *more: str) -> Sequence[str]:
-    return [python, "-P", "-m", "tasks.child", str(job), *more]
+class _Child(NamedTuple):
+    """What runs a step, what repeats it by hand, and what `proc.run` must know of them."""
+
+    command: Sequence[str]
+    repeat: Sequence[str]
+    env: dict[str, str] | None = None
+    container: str = "-"
+
+
+def _child(job: Job, path: Path, at: Workplace, again: Path) -> _Child:
+    """A step in its environment; repeated, it writes into the folder `again`."""
+    environment = at.environments.get(job.step)
+    words = ["-P", "-m", "tasks.child", str(path)]
+    words_again = [*words, "--output", str(again)]
+    if not isinstance(environment, Image):
+        python = str(interpreter(environment)) if environment else sys.executable
+        env = {"PYTHONPATH": str(ROOT)} if environment else None
+        return _Child([python, *words], [python, *words_again], env)
+    containers.remove_dead()
+    name = containers.fresh_name()
+    files = (path, job.plugin, *job.paths, *job.inputs.values())
+    ours = container(environment, at.profile, files, job.output, name)
+    by_hand = ours.model_copy(update={"name": None, "output": again.parent})
+    return _Child(
+        containers.argv(ours, ["python3", *words]),
+        containers.argv(by_hand, ["python3", *words_again]),
+        container=name,
+    )

@@ -7,6 +7,8 @@ this host's memory. It is labelled with the process that it belongs to: a contai
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import logging
 import os
 import subprocess
@@ -20,18 +22,23 @@ from tasks.core import proc
 from tasks.core.errors import StepError
 from tasks.core.values import Value
 
+log = logging.getLogger("servegrid")
+
 LABEL = "servegrid.owner"
-ASK_S = 30.0
+ASK_S = 60.0
 PULL_S = 3600.0
 
 
 class Container(Value):
     """What one container is given. `files`, which may be folders, are read-only, each at its own place
-    inside; `ports` inside -> on this host's loopback; `gpu` is a card's UUID."""
+    inside, and so is `output`, which is not; `ports` inside -> on this host's loopback: without any it has no
+    network. `gpu` is a card's UUID. One that a person starts has no name of ours, and no owner."""
 
     image: str
-    name: str
+    name: str | None = None
     files: tuple[Path, ...] = ()
+    output: Path | None = None
+    env: dict[str, str] = Field({})
     ports: dict[int, int] = Field({})
     gpu: str | None = None
 
@@ -39,16 +46,27 @@ class Container(Value):
 def argv(container: Container, command: Sequence[str]) -> list[str]:
     """The command that runs another one in a container, in the foreground: it gets our signals, its output is
     ours, and so is its exit code."""
-    words = ["docker", "run", "--rm", "--init", "--pull", "never", "--name", container.name]
-    words += ["--label", f"{LABEL}={owner()}", "--user", f"{os.getuid()}:{os.getgid()}", "--ipc", "host"]
+    words = ["docker", "run", "--rm", "--init", "--pull", "never"]
+    words += ["--name", container.name, "--label", f"{LABEL}={owner()}"] if container.name else []
+    words += ["--user", f"{os.getuid()}:{os.getgid()}", "--ipc", "host"]
     words += ["--ulimit", "memlock=-1", "--ulimit", "stack=67108864"]  # as NVIDIA's images ask for
-    for path in container.files:
-        words += ["--mount", f"type=bind,source={path},target={path},readonly"]
+    for path in dict.fromkeys(container.files):
+        words += ["--mount", _mount(path, "readonly")]
+    words += ["--mount", _mount(container.output)] if container.output else []
+    words += [] if container.ports else ["--network", "none"]
     for inside, port in container.ports.items():
         words += ["--publish", f"127.0.0.1:{port}:{inside}"]
-    words += ["--env", "HOME=/tmp"]
+    for name, value in {"HOME": "/tmp", **container.env}.items():  # noqa: S108  # inside
+        words += ["--env", f"{name}={value}"]
     words += ["--gpus", f"device={container.gpu}"] if container.gpu else []
     return [*words, container.image, *command]
+
+
+def _mount(path: Path, *more: str) -> str:
+    """A path in its own place, as docker reads it: a line of CSV, for a path may have a comma."""
+    line = io.StringIO()
+    csv.writer(line, lineterminator="").writerow(("type=bind", f"source={path}", f"target={path}", *more))
+    return line.getvalue()
 
 
 def fresh_name() -> str:
@@ -87,6 +105,7 @@ def remove_dead() -> list[str]:
     listed = ask("ps", "--all", "--filter", f"label={LABEL}", "--format", form)
     gone = [name for name, _, label in (line.partition(" ") for line in listed.splitlines()) if _dead(label)]
     for name in gone:
+        log.info("removing container %s, whose owner has died", name)
         remove(name)
     return gone
 

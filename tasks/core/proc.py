@@ -34,8 +34,10 @@ def run(
     cwd: Path | None = None,
     repeat: str | None = None,
     level: int = logging.DEBUG,
+    container: str = "-",
 ) -> None:
     """Run a program to its end; each line of its output goes to the log file, and to the logger at `level`.
+    A docker CLI's `container` is gone when it ends, however it does.
 
     Raises:
         StepError: it failed, was killed or ran past `timeout_s`; holds the last lines, the log's
@@ -47,7 +49,7 @@ def run(
     with log_path.open("a", encoding="utf-8") as file:
         file.write(f"$ {shlex.join(args)}\n")
         file.flush()
-        process = _popen(args, stdout=subprocess.PIPE, env=env, cwd=cwd, grace_s=2.0)
+        process = _popen(args, stdout=subprocess.PIPE, env=env, cwd=cwd, grace_s=2.0, container=container)
 
         def expire() -> None:
             timed_out.set()
@@ -88,11 +90,17 @@ def running(
     env: Mapping[str, str] | None = None,
     stop_s: float = 10.0,
     shm_prefix: str = "-",
+    container: str = "-",
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A program that runs for as long as the block does; stopped, and killed after `stop_s`."""
+    """A program that runs for as long as the block does; stopped, and killed after `stop_s`.
+
+    The shared memory that it has left, and the `container` of a docker CLI, are removed.
+    """
     log_path.parent.mkdir(parents=True, exist_ok=True)
     with log_path.open("ab") as file:
-        process = _popen(args, stdout=file, env=env, cwd=None, grace_s=stop_s, shm_prefix=shm_prefix)
+        process = _popen(
+            args, stdout=file, env=env, cwd=None, grace_s=stop_s, shm_prefix=shm_prefix, container=container
+        )
         try:
             yield process
         finally:
@@ -121,9 +129,10 @@ def _popen(
     cwd: Path | None,
     grace_s: float,
     shm_prefix: str = "-",
+    container: str = "-",
 ) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-S", "-E", supervise.__file__, str(grace_s), shm_prefix, *args],
+        [sys.executable, "-S", "-E", supervise.__file__, str(grace_s), shm_prefix, container, *args],
         stdin=subprocess.PIPE,
         stdout=stdout,
         stderr=subprocess.STDOUT,

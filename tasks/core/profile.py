@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, PositiveFloat, field_validator
+from pydantic import Discriminator, Field, PositiveFloat, Tag, field_validator
 
 from tasks.core.server_choice import ServerChoice
 from tasks.core.values import Format, Precision, Value
@@ -33,13 +33,32 @@ class Peak(Value):
     tflops: dict[Precision | Literal["tf32"], PositiveFloat] = Field(min_length=1)
 
 
+class Image(Value):
+    """A container image whose own Python makes a format: its entry, if it has one, runs the command that it
+    is given, as NVIDIA's do."""
+
+    image: str = Field(min_length=1)
+
+    def __str__(self) -> str:
+        return self.image
+
+
+def _kind(given: object) -> str:
+    return "image" if isinstance(given, dict | Image) else "folder"
+
+
+Environment = Annotated[Annotated[Path, Tag("folder")] | Annotated[Image, Tag("image")], Discriminator(_kind)]
+"""A Python environment beside this one: a folder with bin/python, or an image."""
+
+
 class GpuProfile(Value):
     """`gpu_profiles/<name>.yaml`: how to recognise a device, and what it can do.
 
     device_names: words that the name has which the driver gives the card, any of them; a word counts as a
     whole, so `L4` is not an L40S. memory_gb: as the maker rounds it. pool: the Prefect work pool whose
-    workers have such a device. environments: the Python environment (a folder with bin/python) that makes a
-    format which this project's own cannot make. server: how its Triton is got where the options do not say.
+    workers have such a device. environments: the Python environment, a folder with bin/python or an image,
+    that makes a format instead of this project's own. server: how its Triton is got where the options do not
+    say.
     """
 
     name: str
@@ -53,12 +72,14 @@ class GpuProfile(Value):
     peak: Peak | None = None
     unsupported: tuple[ProfileRule, ...] = ()
     server: ServerChoice | None = None
-    environments: dict[Format, Path] = Field({})
+    environments: dict[Format, Environment] = Field({})
 
     @field_validator("environments")
     @classmethod
-    def _absolute(cls, given: dict[Format, Path]) -> dict[Format, Path]:
-        for name, path in given.items():
-            if not path.is_absolute():
-                raise ValueError(f"{name}: the whole path of a Python environment, not {path}")
+    def _absolute(cls, given: dict[Format, Environment]) -> dict[Format, Environment]:
+        for name, place in given.items():
+            if isinstance(place, Path) and not place.is_absolute():
+                raise ValueError(
+                    f"{name}: the whole path of a Python environment, or {{image: NAME}}, not {place}"
+                )
         return given

@@ -1,12 +1,13 @@
 """Runs one command and sees that nothing of it outlives its owner.
 
-    python supervise.py GRACE_S SHM_PREFIX COMMAND...
+    python supervise.py GRACE_S SHM_PREFIX CONTAINER COMMAND...
 
 The owner holds this process's standard input open. When that closes, because the owner is gone or
 has let go, the command is killed. SIGTERM is passed on, and followed by a kill after GRACE_S
 seconds. When the command has ended, every process that it started and left is killed, whatever group or
-session it has gone to, and the shared-memory files /dev/shm/SHM_PREFIX* are removed ("-": none).
-Exits as the command did.
+session it has gone to; the shared-memory files /dev/shm/SHM_PREFIX* are removed ("-": none), and so is the
+container CONTAINER ("-": none), which the command, a docker CLI, may have left running. Exits as the command
+did.
 
 Run as a script with `-S -E`, so it imports nothing of the project and starts in some 20 ms.
 """
@@ -22,6 +23,7 @@ from pathlib import Path
 
 PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 PR_SET_CHILD_SUBREAPER = 36
+REMOVE_S = 30.0
 
 _libc = ctypes.CDLL(None)
 
@@ -51,8 +53,15 @@ def _kill_all_left() -> None:
                 os.waitpid(pid, 0)
 
 
+def _remove(container: str) -> None:
+    """The engine takes it away within moments, and it is gone already after a quiet end."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        command = ["docker", "rm", "--force", "--volumes", container]
+        subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=REMOVE_S)
+
+
 def main() -> int:
-    grace_s, shm_prefix, command = float(sys.argv[1]), sys.argv[2], sys.argv[3:]
+    grace_s, shm_prefix, container, command = float(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:]
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until there is a child to pass it to
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_in_child)
@@ -72,6 +81,8 @@ def main() -> int:
     threading.Thread(target=watch_owner, daemon=True).start()
     code = child.wait()
     _kill_all_left()
+    if container != "-":
+        _remove(container)
     if shm_prefix != "-":
         for path in Path("/dev/shm").glob(f"{shm_prefix}*"):
             path.unlink(missing_ok=True)

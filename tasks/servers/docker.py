@@ -6,7 +6,6 @@ It has the native backends; its python backend has no framework, so nothing is h
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,8 +20,6 @@ from tasks.core.site import Site
 from tasks.formats import FORMATS
 from tasks.servers.base import Offer, Running
 from tasks.servers.started import Start, started
-
-log = logging.getLogger("servegrid")
 
 BACKENDS: tuple[str, ...] = ("onnxruntime", "pytorch", "tensorrt", "tensorflow")
 PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
@@ -63,31 +60,28 @@ def serve(site: Site, repository: Path, log_path: Path, choice: ServerChoice) ->
     Raises:
         StepError: the image cannot be had, or the server ended or was not ready within READY_S.
     """
-    if left := containers.remove_dead():
-        log.info("removed %s, whose owners have died", ", ".join(left))
+    containers.remove_dead()
     assert choice.triton_release is not None  # of the cell
-    start = Start.fresh()
+    start, name = Start.fresh(), containers.fresh_name()
     container = Container(
         image=image(choice.triton_release),
-        name=containers.fresh_name(),
+        name=name,
         files=(repository, site.store.root),  # the repository's links lead to the store
         ports={PORTS[kind]: port for kind, port in start.ports.items()},
         gpu=card_uuid() if choice.device_kind == "gpu" else None,
     )
     containers.pull(container.image, log_path)
     options = [*start.options(repository), *_shared_memory(container.image)]
-    try:
-        with started(
-            containers.argv(container, ["tritonserver", *options]),
-            start,
-            provider="docker",
-            log_path=log_path,
-            ready_s=READY_S,
-            pid=lambda _: containers.pid(container.name),
-        ) as running:
-            yield running
-    finally:
-        containers.remove(container.name)  # its CLI may have been killed
+    with started(
+        containers.argv(container, ["tritonserver", *options]),
+        start,
+        provider="docker",
+        log_path=log_path,
+        ready_s=READY_S,
+        container=name,
+        pid=lambda _: containers.pid(name),
+    ) as running:
+        yield running
 
 
 @functools.cache

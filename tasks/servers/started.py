@@ -59,6 +59,7 @@ def started(
     log_path: Path,
     ready_s: float = READY_S,
     env: Mapping[str, str] | None = None,
+    container: str = "-",
     pid: Callable[[subprocess.Popen[bytes]], int | None] = lambda process: process.pid,
 ) -> Iterator[Running]:
     """The server that `args` runs in the foreground, once it is ready; gone when the block ends.
@@ -68,7 +69,7 @@ def started(
     """
     url = f"127.0.0.1:{start.ports['grpc']}"
     with proc.running(
-        args, log_path=log_path, env=env, stop_s=STOP_S, shm_prefix=start.shm_prefix
+        args, log_path=log_path, env=env, stop_s=STOP_S, shm_prefix=start.shm_prefix, container=container
     ) as process:
         version = _wait_ready(process, url, log_path, ready_s)
         try:

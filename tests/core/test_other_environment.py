@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from tasks.core.errors import UnsupportedError
 from tasks.core.other_environment import check, versions_in
-from tasks.core.profile import GpuProfile
+from tasks.core.profile import GpuProfile, Image
 
 HERE = Path(sys.prefix)
 
@@ -45,5 +45,15 @@ def test_folder_that_is_no_environment_is_told(tmp_path: Path) -> None:
 
 def test_profile_wants_whole_paths(profile: GpuProfile) -> None:
     data = profile.model_dump() | {"environments": {"tf-trt": "venv"}}
-    with pytest.raises(ValidationError, match="tf-trt: the whole path of a Python environment, not venv"):
+    said = "tf-trt: the whole path of a Python environment, or {image: NAME}, not venv"
+    with pytest.raises(ValidationError, match=said):
         GpuProfile.model_validate(data)
+
+
+def test_profile_may_name_an_image(profile: GpuProfile) -> None:
+    data = profile.model_dump() | {"environments": {"tf-trt": {"image": "tf:1"}, "onnx": "/opt/onnx"}}
+    found = GpuProfile.model_validate(data)
+    assert found.environments == {"tf-trt": Image(image="tf:1"), "onnx": Path("/opt/onnx")}
+    assert GpuProfile.model_validate_json(found.model_dump_json()) == found
+    with pytest.raises(ValidationError, match=r"environments\.tf-trt\.image\.imgae\n"):
+        GpuProfile.model_validate(data | {"environments": {"tf-trt": {"imgae": "tf:1"}}})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -253,7 +254,7 @@ def test_named_environment_is_looked_at_where_a_server_could_serve_what_it_makes
     path = site.profiles / "card.yaml"
     card = yaml.safe_load(path.read_text())
 
-    def planned(environments: dict[str, str]) -> list[str]:
+    def planned(environments: dict[str, Any]) -> list[str]:
         path.write_text(yaml.safe_dump(card | {"environments": environments}))
         (found,) = plan(options, site)
         return [e.reason for e in found.plan.excluded] or [c.static.backend for c in found.plan.cells]
@@ -267,4 +268,8 @@ def test_named_environment_is_looked_at_where_a_server_could_serve_what_it_makes
         "gpu_profiles/card.yaml, environments.tf-trt: /nowhere/bin/python: no such file; name the folder of "
         "a Python environment"
     )
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    (reason,) = planned({"tf-trt": {"image": "tf:1"}})
+    assert reason.startswith("gpu_profiles/card.yaml, environments.tf-trt: ")
+    assert reason.endswith(" (`docker pull tf:1` brings an image here)")
     assert planned({"tf-trt": sys.prefix}) == ["native"]

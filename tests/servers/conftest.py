@@ -18,8 +18,9 @@ import pytest
 from tritonclient.utils import InferenceServerException
 
 from tasks.core import proc
+from tasks.core.other_environment import CODE
 from tasks.core.server_choice import ServerChoice
-from tasks.core.site import ROOT, Site
+from tasks.core.site import Site
 from tasks.servers import embedded
 from tasks.servers.connection import connect
 from tasks.servers.started import free_ports
@@ -101,7 +102,8 @@ def engine(site: Site, private_shm: Any, tmp_path_factory: pytest.TempPathFactor
     """The stand-in for the docker engine, and DOCKER_HOST for it. It has no image, and can pull Triton's:
 
     24.10 is the wheel's server, 26.10 one that wants its clients' shared memory allowed, 25.02 one that
-    ends at once; and `servegrid:1`, which runs Python here.
+    ends at once; and `servegrid:1`, whose Python is the one here and whose entry has something to say first,
+    as NVIDIA's have, and `bare:1`, whose Python has nothing installed.
     """
     if not shutil.which("docker"):
         pytest.skip("no docker CLI here (Debian: docker.io)")
@@ -116,7 +118,9 @@ def engine(site: Site, private_shm: Any, tmp_path_factory: pytest.TempPathFactor
     def program(image: str, command: list[str], ports: dict[int, int]) -> tuple[list[str], dict[str, str]]:
         if not image.startswith(TRITON):
             assert command[0] == "python3"
-            return [sys.executable, *command[1:]], {"PYTHONPATH": str(ROOT)}
+            bare = ["-S"] if image == "localhost/bare:1" else []
+            entry = ["sh", "-c", 'echo "== an image ==" && exec "$@"', "sh"]
+            return [*entry, sys.executable, *bare, *command[1:]], {}
         if image.startswith(f"{TRITON}25.02"):
             return ["sh", "-c", "echo 'no kernel image is available' >&2; exit 3"], {}
         newer = image.startswith(f"{TRITON}26.10")
@@ -130,11 +134,11 @@ def engine(site: Site, private_shm: Any, tmp_path_factory: pytest.TempPathFactor
         return [str(embedded._binary(site)), *options, backends, *places], embedded._environment()
 
     with (
-        module.Engine(folder / "docker.sock", program, tmp_path_factory.getbasetemp()) as engine,
+        module.Engine(folder / "docker.sock", program, (tmp_path_factory.getbasetemp(), CODE)) as engine,
         pytest.MonkeyPatch.context() as patch,
     ):
         engine.registry |= {f"{TRITON}{release}-py3" for release in ("24.10", "25.02", "26.10")}
-        engine.registry.add("localhost/servegrid:1")
+        engine.registry |= {"localhost/servegrid:1", "localhost/bare:1"}
         threading.Thread(target=engine.serve_forever, daemon=True).start()
         patch.setenv("DOCKER_HOST", f"unix://{engine.path}")
         patch.setenv("DOCKER_CONFIG", str(folder))

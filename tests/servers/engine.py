@@ -1,6 +1,6 @@
 """A stand-in for the docker engine: its API on a unix socket, as far as `docker run`, `pull`, `ps`, `inspect`
-and `rm` use it. It records what it is asked; a container is a process of this host, with the mounts and the
-shared memory that it was told.
+and `rm` use it. It records what it is asked; a container is a process of this host, with the mounts, the
+shared memory, the network, the user and the environment that it was told.
 
 https://docs.docker.com/reference/api/engine/version/v1.47
 """
@@ -53,7 +53,8 @@ class Container:
 
 class Engine(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
     """`images` are those that it has; `registry` those that it can pull. `program` makes the command and the
-    environment of a container from its image, command and ports (inside -> here)."""
+    environment of a container from its image, command and ports (inside -> here). What lies below `hidden` is
+    seen in a container only where it was mounted."""
 
     daemon_threads = True
 
@@ -61,7 +62,7 @@ class Engine(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self,
         path: Path,
         program: Callable[[str, list[str], dict[int, int]], tuple[Sequence[str], Mapping[str, str]]],
-        hidden: Path,
+        hidden: Sequence[Path],
     ) -> None:
         super().__init__(str(path), Api)
         self.path, self.program, self.hidden = path, program, hidden
@@ -75,7 +76,7 @@ class Engine(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         return next((c for c in self.containers.values() if name in (c.id, c.name)), None)
 
     def start(self, container: Container) -> None:
-        """Run the container's command with its mounts only: the rest of `hidden` is empty to it."""
+        """Run the container's command with its mounts only, outer folders before those inside them."""
         body, host = container.body, container.body["HostConfig"]
         ports = {
             int(k.split("/")[0]): int(v[0]["HostPort"]) for k, v in (host.get("PortBindings") or {}).items()
@@ -85,24 +86,27 @@ class Engine(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         )
         steps = [] if host["IpcMode"] == "host" else [HIDE_SHM]
         steps += ["mount -t tmpfs none /mnt"]
-        mounts = host.get("Mounts") or []
+        mounts = sorted(host.get("Mounts") or [], key=lambda m: len(Path(m["Target"]).parts))
         for number, mount in enumerate(mounts):
             steps += [
                 _place(mount["Source"], f"/mnt/{number}"),
                 f"mount --bind {shlex.quote(mount['Source'])} /mnt/{number}",
             ]
-        steps.append(f"mount -t tmpfs none {shlex.quote(str(self.hidden))}")
+        steps += [f"mount -t tmpfs none {shlex.quote(str(folder))}" for folder in self.hidden]
         for number, mount in enumerate(mounts):
             target = shlex.quote(mount["Target"])
             steps += [_place(mount["Source"], target), f"mount --bind /mnt/{number} {target}"]
             if mount.get("ReadOnly"):
                 steps.append(f"mount -o remount,bind,ro {target}")
-        script = " && ".join([*steps, 'exec "$@"'])
+        user, _, group = body["User"].partition(":")
+        as_user = f"setpriv --reuid {user} --regid {group} --clear-groups"
+        script = " && ".join([*steps, f'exec {as_user} "$@"'])
+        alone = ["--net"] if host["NetworkMode"] == "none" else []
         container.process = subprocess.Popen(
-            ["unshare", "--mount", "sh", "-c", script, "sh", *command],
+            ["unshare", "--mount", *alone, "sh", "-c", script, "sh", *command],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **dict(e.split("=", 1) for e in body["Env"] or []), **env},
+            env={"PATH": os.environ["PATH"], **dict(e.split("=", 1) for e in body["Env"] or []), **env},
             start_new_session=True,
         )
         container.started.set()
@@ -200,7 +204,7 @@ class Api(BaseHTTPRequestHandler):
             return
         id_ = os.urandom(32).hex()
         self.server.created.append(self.content)
-        self.server.containers[id_] = Container(id_, self.query["name"], self.content)
+        self.server.containers[id_] = Container(id_, self.query.get("name", id_[:12]), self.content)
         self._json(201, {"Id": id_, "Warnings": []})
 
     def attach(self, name: str) -> None:

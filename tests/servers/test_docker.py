@@ -133,7 +133,8 @@ KILLED = """
 import os, subprocess, sys, time
 from tasks.core import containers
 one = containers.Container(image=sys.argv[1], name=containers.fresh_name())
-process = subprocess.Popen(containers.argv(one, ["python3", "-c", "import time; time.sleep(60)"]))
+words = containers.argv(one, ["python3", "-c", "import time; time.sleep(60)"])
+process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
 while not containers.pid(one.name):
     time.sleep(0.05)
 process.kill()
