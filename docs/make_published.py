@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from itertools import pairwise
 from pathlib import Path
 
 import polars as pl
 
-from tasks.reporting.published import EXAMPLE, Section, examples, parse, release, rows
+from tasks.reporting.published_document import Section, parse
+from tasks.reporting.published_table import COLUMN, EXAMPLE, PARAMETER
 
 ROOT = Path(__file__).parents[1]
 TITLES = {
@@ -51,6 +53,35 @@ def table(text: str) -> tuple[str, pl.DataFrame]:
     stated = {EXAMPLE + name: value for name, value in examples(text).items()}
     found = [head | ours(s) | row | stated for s in parse(text) for row in rows(s)]
     return model, pl.DataFrame(found, schema=dict.fromkeys(merged([list(row) for row in found]), pl.String))
+
+
+def rows(section: Section) -> Iterator[dict[str, str]]:
+    """The section's rows under the names of published.csv."""
+    head = {"scenario": section.scenario.lower(), "title": section.title}
+    parameters = {PARAMETER + name: value for name, value in section.parameters.items()}
+    for row in section.rows:
+        columns = {COLUMN + name: value for name, value in zip(section.columns, row, strict=True)}
+        yield head | parameters | columns
+
+
+def examples(text: str) -> dict[str, str]:
+    """What a document's scripts are set to in its one example configuration."""
+    found = dict(re.findall(r'^([A-Z_]+)="([^"$]+)"$', text, re.MULTILINE))
+    if not found:
+        for command in re.findall(
+            r"^model-navigator (?:convert|triton-config-model) \\\n(.*?)\n\n", text, re.M | re.S
+        ):
+            for name, value in re.findall(
+                r"^ +--([a-z0-9-]+)(?: ([^$\\\n]+?))?(?: \\)?$", command, re.MULTILINE
+            ):
+                found.setdefault(name, value or "yes")
+    return found
+
+
+def release(text: str) -> str | None:
+    """The Triton release that a document names."""
+    found = re.search(r"Triton Inference Server NGC container (\d\d\.\d\d)", text)
+    return found[1] if found else None
 
 
 def merged(orders: list[list[str]]) -> list[str]:

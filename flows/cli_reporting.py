@@ -60,16 +60,23 @@ def pack(
     campaign: Annotated[
         str | None, typer.Option(help="A folder below results/; the latest with the cell.")
     ] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="Where the campaign has the cell on several profiles.")
+    ] = None,
 ) -> None:
-    """Hand a cell over: model repository, client, sample, accuracy certificate, report and versions."""
+    """Hand a cell over: model repository, client, sample, accuracy certificate, report and versions.
+
+    Of a cell that ended as an error: what the failed step read, its log, and a script that repeats it.
+    """
     from tasks.core.results import campaign_folder
     from tasks.pack import latest
     from tasks.pack import pack as make_pack
 
     site = default_site()
-    source = campaign_folder(site.results, campaign) if campaign else latest(site, cell)
-    make_pack(source, cell, folder.absolute(), site)
-    console.print(f"{cell} of {source.name}: {folder}", soft_wrap=True, markup=False, highlight=False)
+    source = campaign_folder(site.results, campaign) if campaign else latest(site, cell, profile)
+    row = make_pack(source, cell, folder.absolute(), site, profile)
+    what = f"the failure of {cell}" if row["verdict"] == "error" else cell
+    console.print(f"{what} of {source.name}: {folder}", soft_wrap=True, markup=False, highlight=False)
 
 
 def history(
@@ -79,13 +86,9 @@ def history(
     from tasks.reporting.history import moves
 
     found = moves(default_site().results, cell)
-    what = Column("moved", overflow="fold")
-    table = Table(
-        Column("cell", overflow="fold"), what, "from", "to", "by", "noise", "in campaign", "changed too"
-    )
+    wide = (Column(name, overflow="fold") for name in ("cell", "moved"))
+    table = Table(*wide, "from", "to", "by", "in campaign", "changed too")
     for move in found:
-        by, noise = ("", "") if move.change is None else (f"{move.change:+.1%}", f"{move.noise:.1%}")
         where = f"{move.cell} on {move.profile}"
-        changes = "; ".join(move.changed_with_it) or "nothing that the rows tell"
-        table.add_row(where, move.what, move.before, move.after, by, noise, move.campaigns[1], changes)
+        table.add_row(where, move.what, move.before, move.after, move.by, move.campaigns[1], move.with_it)
     console.print(table if found else "nothing moved beyond noise")

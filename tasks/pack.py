@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shlex
 import shutil
 from pathlib import Path
 from typing import Any, get_args
@@ -14,14 +12,13 @@ import polars as pl
 
 from tasks.core import results
 from tasks.core.errors import UserError, unknown
-from tasks.core.files import digest_file
-from tasks.core.releases import image
 from tasks.core.results import WHOLE, Row, asked, ground
 from tasks.core.site import Site
 from tasks.core.values import ModelFile
-from tasks.formats import FORMATS
+from tasks.handover.failure import pack_failure
+from tasks.handover.folder import copy, new_folder, write_json
+from tasks.handover.starts import REPOSITORY, hosted, write_starts
 from tasks.report import write
-from tasks.servers import docker, embedded
 
 CLIENT = Path(__file__).parent / "handover" / "client.py"
 ROOM = 2.0
@@ -35,86 +32,77 @@ PROVEN = {
 }
 
 
-def pack(campaign: Path, cell: str, target: Path, site: Site) -> None:
-    """Write the cell's pack into a new folder; nothing is left of one that fails.
+def pack(campaign: Path, cell: str, target: Path, site: Site, profile: str | None = None) -> Row:
+    """Write the pack of a cell, or of the failure that it ended with, into a new folder; returns its row.
 
     Raises:
-        UserError: there is no such campaign or cell, the cell was not correct, or a file is missing or leads
-            out of the campaign and the store.
+        UserError: there is no such campaign or cell, the cell was neither correct nor an error, or a file is
+            missing or leads out of the campaign and the store.
     """
-    row = _row(campaign, cell)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UserError(f"{target}: is there already; name a folder that is new or empty")
-    fresh = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        fresh.mkdir(parents=True)
+    row = _row(campaign, cell, profile)
+    if row["verdict"] == "error":
+        pack_failure(campaign, row, target, site)
+        return row
+    with new_folder(target) as fresh:
         place = ground(campaign, row["profile"])
-        _copy(place / "repositories" / cell, fresh / "model_repository", (campaign, site.store.root))
+        copy(place / "repositories" / cell, fresh / REPOSITORY, (campaign, site.store.root))
         _sample(place / "predictions" / cell, fresh)
         shutil.copy(CLIENT, fresh / "client.py")
         _own_client(campaign, row, fresh / "model", site)
         write(campaign)
         for name in ("report.html", "report.md"):
             shutil.copy(campaign / name, fresh / name)
-        _write_json(fresh / "certificate.json", _certificate(row))
-        _write_json(fresh / "versions.json", _versions(row))
-        _write_starts(fresh, row, site)
-        files = sorted(path for path in fresh.rglob("*") if path.is_file())
-        lines = [f"{digest_file(path)}  {path.relative_to(fresh).as_posix()}\n" for path in files]
-        (fresh / "SHA256SUMS").write_text("".join(lines), encoding="utf-8")
-        if target.exists():
-            target.rmdir()
-        fresh.rename(target)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        write_json(fresh / "certificate.json", _certificate(row))
+        write_json(fresh / "versions.json", _versions(row))
+        write_starts(fresh, row, site)
+        _write_readme(fresh, row)
+    return row
 
 
-def latest(site: Site, cell: str) -> Path:
-    """The latest campaign in which the cell ran through every stage.
+def latest(site: Site, cell: str, profile: str | None = None) -> Path:
+    """The latest campaign in which the cell ran through every stage (on a profile); where it never did, the
+    latest in which it ended as an error.
 
     Raises:
-        UserError: there is none.
+        UserError: there is neither.
     """
     known: set[str] = set()
+    failed = None
     for path in sorted(site.results.glob("*/rows.jsonl"), reverse=True):
         cells, _ = results.read(path.parent)
+        if profile is not None:
+            cells = cells.filter(pl.col("profile") == profile)
         whole = set(cells.filter(pl.col("verdict").is_in(WHOLE))["cell"])
         if cell in whole:
             return path.parent
-        known |= whole
-    raise unknown("cell", cell, known)
+        errors = set(cells.filter(pl.col("verdict") == "error")["cell"])
+        failed = failed or (path.parent if cell in errors else None)
+        known |= whole | errors
+    if failed is None:
+        raise unknown("cell" if profile is None else f"cell of profile {profile}", cell, known)
+    return failed
 
 
-def _row(campaign: Path, cell: str) -> Row:
+def _row(campaign: Path, cell: str, profile: str | None) -> Row:
     cells, _ = results.read(campaign)
     found = cells.filter(pl.col("cell") == cell)
     if found.is_empty():
         raise unknown(f"cell of {campaign.name}", cell, cells["cell"])
-    whole = found.filter(pl.col("verdict").is_in(WHOLE))
-    found = found if whole.is_empty() else whole
-    if found.height > 1:
-        where = ", ".join(found["profile"])
-        raise UserError(f"{cell}: {campaign.name} has it on {where}; pack it from a campaign of one profile")
-    row = found.row(0, named=True)
-    if row["verdict"] not in WHOLE:
-        raise UserError(f"{cell} is {row['verdict']} in {campaign.name}: only a correct cell is handed over")
-    return row
-
-
-def _copy(source: Path, target: Path, roots: tuple[Path, ...]) -> None:
-    """Copy a file or folder with what its links lead to, which must lie in one of the roots."""
-    real = source.resolve()
-    if not any(real.is_relative_to(root.resolve()) for root in roots):
-        raise UserError(f"{source}: leads to {real}, which is outside of what may be handed over")
-    if real.is_dir():
-        for path in sorted(real.iterdir()):
-            if path.name != "__pycache__":
-                _copy(path, target / path.name, roots)
-    elif real.is_file():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(real, target)
-    else:
-        raise UserError(f"{source}: is not there any more; run the cell again")
+    if profile is not None:
+        known, found = found["profile"], found.filter(pl.col("profile") == profile)
+        if found.is_empty():
+            raise unknown(f"profile of {cell} in {campaign.name}", profile, known)
+    for verdicts in (WHOLE, ("error",)):
+        of_verdict = found.filter(pl.col("verdict").is_in(verdicts))
+        if of_verdict.height > 1:
+            where = ", ".join(of_verdict["profile"])
+            raise UserError(f"{cell}: {campaign.name} has it on {where}; say which with --profile")
+        if of_verdict.height:
+            return of_verdict.row(0, named=True)
+    raise UserError(
+        f"{cell} is {found['verdict'][0]} in {campaign.name}: only a correct cell is handed over, and only "
+        "of an error there is something to repeat"
+    )
 
 
 def _own_client(campaign: Path, row: Row, target: Path, site: Site) -> None:
@@ -125,7 +113,7 @@ def _own_client(campaign: Path, row: Row, target: Path, site: Site) -> None:
     plugin = Path(options.get("model_dir") or site.models / row["model"])
     if (plugin / "client.py").is_file():
         for path in plugin.glob("*.py"):
-            _copy(path, target / path.name, (plugin, site.models))
+            copy(path, target / path.name, (plugin, site.models))
 
 
 def _sample(predictions: Path, target: Path) -> None:
@@ -161,38 +149,9 @@ def _versions(row: Row) -> dict[str, Any]:
     return {name: row[name] for name in plain} | {name: json.loads(row[name] or "{}") for name in texts}
 
 
-def _write_starts(folder: Path, row: Row, site: Site) -> None:
-    """start-docker.sh, start-embedded.sh where that server can serve it, and a README that says how."""
-    hosted = row["backend"] == "hosted"
-    gpu = "--gpus all " if json.loads(row["dynamic"])["device_kind"] == "gpu" else ""
-    serve = "tritonserver --model-repository=/models --disable-auto-complete-config"
-    used = json.loads(row["versions"])
-    needs = [f"{name}=={used[name]}" for name in FORMATS[row["format"]].LIBRARIES if name in used]
-    if hosted:
-        serve = f"bash -c {shlex.quote(f'pip install --quiet {shlex.join(needs)} && exec {serve}')}"
-    starts = {
-        "start-docker.sh": [
-            f'docker run --rm {gpu}--shm-size=1g -p "127.0.0.1:${{GRPC_PORT:-8001}}:8001" '
-            f'-v "$PWD/model_repository:/models:ro" {image(row["triton_release"])} {serve}'
-        ]
-    }
-    if hosted:  # the embedded server has no native backend
-        starts["start-embedded.sh"] = _embedded_lines(site)
-    for name, lines in starts.items():
-        text = "\n".join(["#!/bin/sh", "set -eu", 'cd "$(dirname "$0")"', *lines]) + "\n"
-        (folder / name).write_text(text, encoding="utf-8")
-        (folder / name).chmod(0o755)
-    text = _README.format(**row, embedded=_EMBEDDED if hosted else "")
+def _write_readme(folder: Path, row: Row) -> None:
+    text = _README.format(**row, embedded=_EMBEDDED if hosted(row) else "")
     (folder / "README.md").write_text(text, encoding="utf-8")
-
-
-def _embedded_lines(site: Site) -> list[str]:
-    env, start = embedded.start_line(site)
-    ports = [f'--{kind}-port="${{{kind.upper()}_PORT:-{port}}}"' for kind, port in docker.PORTS.items()]
-    local = [f"--{kind}-address=127.0.0.1" for kind in docker.PORTS]
-    options = ["--model-repository=model_repository", "--disable-auto-complete-config", *local, *ports]
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
-    return [*exports, " ".join(["exec", shlex.join(start), *options])]
 
 
 _EMBEDDED = """- `sh start-embedded.sh` starts it with the server binary of the host on which this was packed;
@@ -210,7 +169,3 @@ _README = """# {cell}
 - `certificate.json`: how accurate it was found; `report.html`: the campaign; `versions.json`: versions and
   settings; `sha256sum -c SHA256SUMS` checks the files.
 """
-
-
-def _write_json(path: Path, value: dict[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")

@@ -24,10 +24,11 @@ log = logging.getLogger("servegrid")
 
 
 class PartlyMeasuredError(StepError):
-    """A plan broke off; `points` were measured before."""
+    """A plan broke off; `points` were measured before. The generator's command, without the server that it
+    asked, would repeat nothing."""
 
     def __init__(self, cause: StepError, points: tuple[MeasuredPoint, ...]) -> None:
-        super().__init__(str(cause), log=cause.log, command=cause.command)
+        super().__init__(str(cause), log=cause.log)
         self.points = points
 
 

@@ -16,12 +16,15 @@ from tasks.core.errors import UserError
 from tasks.core.files import write_atomic
 from tasks.core.site import default_site
 from tasks.core.slo import Slo
-from tasks.reporting.beside import beside, in_published_form, published
+from tasks.reporting import published_table
+from tasks.reporting.beside import beside
 from tasks.reporting.charts import of_campaign
+from tasks.reporting.history import past
 from tasks.reporting.html import page
 from tasks.reporting.images import write_images
 from tasks.reporting.markdown import document
-from tasks.reporting.published import render
+from tasks.reporting.published_document import render
+from tasks.reporting.published_form import in_published_form
 from tasks.reporting.tables import tables
 
 
@@ -33,18 +36,20 @@ def write(folder: Path, slo: Slo | None = None) -> str:
     """
     cells, measurements = results.read(folder)
     models = cells["model"].unique(maintain_order=True).to_list()
-    theirs = published(default_site().models, models)
+    theirs = published_table.read(default_site().models, models)
     _replace(folder / "cells.parquet", cells.write_parquet)
     _replace(folder / "measurements.parquet", measurements.write_parquet)
     for scenario in ("offline", "online"):
         table = results.published_columns(measurements, scenario)
         _replace(folder / f"{scenario}.csv", table.write_csv)
-    text = document(folder.name, cells, measurements, slo, beside(measurements, theirs))
+    before = past(folder)
+    moved = [move for move in before.moves if move.campaigns[1] in cells["campaign"]]
+    text = document(folder.name, cells, measurements, slo, beside(measurements, theirs), moved)
     write_atomic(folder / "report.md", text)
-    shown = tables(cells, measurements, theirs)
+    shown = tables(cells, measurements, theirs, before)
     drawings = of_campaign(shown)
     write_atomic(folder / "report.html", page(folder.name, cells, measurements, shown, drawings, slo))
-    write_images(folder / "charts", cells, measurements, drawings)
+    write_images(folder / "charts", cells, measurements, drawings, before.trail)
     return text
 
 
@@ -55,7 +60,7 @@ def write_like_published(folder: Path) -> Path:
         UserError: there is no such campaign, or nothing was published of its models.
     """
     cells, measurements = results.read(folder)
-    theirs = published(default_site().models, cells["model"].unique(maintain_order=True).to_list())
+    theirs = published_table.read(default_site().models, cells["model"].unique(maintain_order=True).to_list())
     parts = []
     for model, table in theirs.items():
         of_model = measurements.filter(pl.col("model") == model)

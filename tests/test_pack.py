@@ -80,8 +80,25 @@ def test_cell_of_one_of_several_profiles_is_found_where_its_files_lie(
     pack(campaign, "toy-onnx", tmp_path / "pack", site)
     assert (tmp_path / "pack" / "model_repository" / "toy" / "config.pbtxt").read_text() == "name: 'toy'"
     Writer(campaign).append("cell", CELL | {"profile": "other"})
-    with pytest.raises(UserError, match="c1 has it on cpu, other"):
+    with pytest.raises(UserError, match="c1 has it on cpu, other; say which with --profile"):
         pack(campaign, "toy-onnx", tmp_path / "again", site)
+    pack(campaign, "toy-onnx", tmp_path / "again", site, "cpu")
+    assert json.loads((tmp_path / "again" / "versions.json").read_text())["profile"] == "cpu"
+    with pytest.raises(UserError, match="unknown profile of toy-onnx in c1 'gpu'"):
+        pack(campaign, "toy-onnx", tmp_path / "third", site, "gpu")
+
+
+def test_latest_campaign_is_one_that_has_the_cell_whole_there_or_else_its_error(
+    campaign: Path, site: Site
+) -> None:
+    Writer(site.results / "c2").append("cell", CELL | {"verdict": "error"})
+    Writer(site.results / "c3").append("cell", CELL | {"profile": "card"})
+    assert latest(site, "toy-onnx").name == "c3"
+    assert latest(site, "toy-onnx", "cpu") == campaign
+    (campaign / "rows.jsonl").unlink()
+    assert latest(site, "toy-onnx", "cpu").name == "c2"
+    with pytest.raises(UserError, match="unknown cell of profile t4 'toy-onnx'"):
+        latest(site, "toy-onnx", "t4")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +153,7 @@ def test_link_that_leads_out_is_refused_and_nothing_is_left(
     assert set(tmp_path.iterdir()) == before
 
 
-@pytest.mark.parametrize("verdict", ["error", "failed_accuracy", "skipped", "unsupported", "infeasible"])
+@pytest.mark.parametrize("verdict", ["failed_accuracy", "skipped", "unsupported", "infeasible"])
 def test_cell_that_was_not_correct_is_not_handed_over(site: Site, tmp_path: Path, verdict: str) -> None:
     Writer(site.results / "c2").append("cell", CELL | {"verdict": verdict})
     with pytest.raises(UserError, match=f"toy-onnx is {verdict} in c2: only a correct cell"):

@@ -12,11 +12,13 @@ from tasks import report
 from tasks.core.errors import UserError
 from tasks.core.results import MEASURED, MEASUREMENTS, Row, Writer
 from tasks.core.site import ROOT
-from tasks.reporting.beside import beside, figures, in_published_form, published
-from tasks.reporting.published import EXAMPLE, PARAMETER, parse, render, sections
+from tasks.reporting.beside import beside, figures
+from tasks.reporting.published_document import parse, render
+from tasks.reporting.published_form import in_published_form
+from tasks.reporting.published_table import EXAMPLE, PARAMETER, read, sections
 
 MODELS = ("bert_large_qa", "fastpitch", "nnunet", "resnet50", "wide_and_deep")
-TABLES = published(ROOT / "models", list(MODELS))
+TABLES = read(ROOT / "models", list(MODELS))
 SEEDS = os.environ.get("SERVEGRID_SEEDS")
 POINT: Row = {
     **dict.fromkeys(MEASURED, 1.23456),

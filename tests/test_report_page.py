@@ -18,9 +18,10 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 
-from tasks.core.results import CELLS, MEASUREMENTS, Row
+from tasks.core.results import CELLS, MEASUREMENTS, Row, Writer
 from tasks.reporting.charts import of_campaign
-from tasks.reporting.columns import PARTS
+from tasks.reporting.headings import PARTS
+from tasks.reporting.history import Past, past
 from tasks.reporting.html import page
 from tasks.reporting.tables import tables
 
@@ -44,14 +45,18 @@ return colours.size;
 """  # noqa: E501  # how many colours a chart has: axes alone have a few
 
 
-def campaign(kinds: int, concurrencies: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Generated rows, shaped like a campaign: two models on two devices, `kinds` cells of each."""
+def campaign(kinds: int, concurrencies: int, name: str = "c2") -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Generated rows, shaped like a campaign: two models on two devices, `kinds` cells of each. The faster
+    device tells its power; in a campaign `c1` it is half as fast."""
     cells: list[Row] = []
     points: list[Row] = []
     for model in ("bert_large_qa", "resnet50"):
         for gpu in ("NVIDIA A30", "NVIDIA H100 80GB HBM3"):
             for kind in range(kinds):
+                fast = gpu.startswith("NVIDIA H100")
+                pace = 0.5 if name == "c1" and fast else 1.0
                 head = {
+                    "campaign": name,
                     "cell": f"{model}-{kind}",
                     "model": model,
                     "gpu": gpu,
@@ -91,15 +96,16 @@ def campaign(kinds: int, concurrencies: int) -> tuple[pl.DataFrame, pl.DataFrame
                             "first_request_ms": 30.0 + kind,
                             "generator": "client",
                         }
-                        | {"throughput": 100.0 * size**0.8 + kind, "avg_ms": sum(parts.values())}
+                        | {"throughput": pace * (100.0 * size**0.8 + kind), "avg_ms": sum(parts.values())}
+                        | {"power_w": 350.0 + kind if fast else None}
                         | {f"p{n}_ms": 1.0 * size + n / 100 + kind % 11 for n in (50, 90, 95, 99)}
                         | parts
                     )
     return pl.DataFrame(cells, schema=CELLS), pl.DataFrame(points, schema=MEASUREMENTS)
 
 
-def written(path: Path, frames: tuple[pl.DataFrame, pl.DataFrame]) -> Path:
-    shown = tables(*frames)
+def written(path: Path, frames: tuple[pl.DataFrame, pl.DataFrame], before: Past | None = None) -> Path:
+    shown = tables(*frames, past=before)
     path.write_text(page("generated", *frames, shown, of_campaign(shown)), encoding="utf-8")
     return path
 
@@ -158,12 +164,18 @@ def counted(browser: webdriver.Chrome) -> str:
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return written(tmp_path_factory.mktemp("report") / "report.html", campaign(kinds=6, concurrencies=4))
+    folder = tmp_path_factory.mktemp("report")
+    for name in ("c1", "c2"):
+        cells, points = campaign(kinds=6, concurrencies=4, name=name)
+        writer = Writer(folder / name)
+        writer.append_all([("cell", row) for row in cells.iter_rows(named=True)])
+        writer.append_all([("measurement", row) for row in points.iter_rows(named=True)])
+    return written(folder / "report.html", (cells, points), past(folder / "c2"))
 
 
 def test_report_opens_from_disk_with_every_chart_drawn(browser: webdriver.Chrome, report: Path) -> None:
     opened(browser, report, (1280, 900))
-    assert len(charts(browser)) == 8
+    assert len(charts(browser)) == 13
     for name, chart in charts(browser).items():
         assert int(chart.get_attribute("data-rows") or 0) > 0, name
         assert browser.execute_script(INK, chart) > 12, name
@@ -171,6 +183,8 @@ def test_report_opens_from_disk_with_every_chart_drawn(browser: webdriver.Chrome
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
     assert browser.find_elements(By.TAG_NAME, "img") == []
     assert HOSTILE in browser.find_element(By.ID, "table-cells").text
+    moved = browser.find_element(By.ID, "table-moves").text
+    assert "offline, batch 1 x 1, inferences/s" in moved and "+100.0% (noise 5.0%)" in moved
 
 
 def test_filters_pick_what_is_drawn_and_answered(browser: webdriver.Chrome, report: Path) -> None:
@@ -190,7 +204,7 @@ def test_filters_pick_what_is_drawn_and_answered(browser: webdriver.Chrome, repo
         drawn(browser, times)
         assert counted(browser) == found
     drawn_rows = {name: chart.get_attribute("data-rows") for name, chart in charts(browser).items()}
-    assert (drawn_rows["pareto"], drawn_rows["batch"], drawn_rows["accuracy"]) == ("8", "4", "1")
+    assert (drawn_rows["pareto-online"], drawn_rows["batch"], drawn_rows["accuracy"]) == ("4", "4", "1")
     rows = browser.find_elements(By.CSS_SELECTOR, "#table-points tbody tr")
     assert len(rows) == 8 and all("resnet50-3" in row.text for row in rows)
     shown = [a for a in browser.find_elements(By.CSS_SELECTOR, ".answer") if a.is_displayed()]

@@ -1,1 +1,1 @@
-"""What is handed over with a served model; `tasks.pack` puts it together."""
+"""What a pack holds (`tasks.pack`): its folder, start lines and client, or what a cell failed with."""

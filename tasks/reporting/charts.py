@@ -8,7 +8,7 @@ import altair as alt
 from altair import datum
 
 from tasks.core.values import Value
-from tasks.reporting.columns import CELLS, PARTS, POINTS, Column
+from tasks.reporting.headings import CELLS, PARTS, POINTS, Column
 from tasks.reporting.tables import Table
 
 COLOURS = {
@@ -32,7 +32,9 @@ FIGURES = [
     alt.Tooltip("stable:N"),
     alt.Tooltip("failed_checks:N", title="failed checks"),
 ]
-LINE, TEXT = "#9aa3b2", "#3c4454"
+BY = {"offline": "batch", "online": "concurrency"}
+"""What grows in a scenario."""
+TEXT = "#3c4454"
 CONFIG: dict[str, Any] = {
     "font": "system-ui, -apple-system, Segoe UI, Roboto, sans-serif",
     "view": {"stroke": None},
@@ -40,7 +42,7 @@ CONFIG: dict[str, Any] = {
         "gridColor": "#e8ebf0",
         "domainColor": "#9aa3b2",
         "tickColor": "#9aa3b2",
-        "labelColor": "#3c4454",
+        "labelColor": TEXT,
     },
     "axisX": {"titleFontWeight": 500},
     "axisY": {"titleFontWeight": 500},
@@ -71,13 +73,29 @@ def of_campaign(tables: dict[str, Table]) -> tuple[Drawing, ...]:
         for column in tables[name].columns
         if column.digits is not None and column.name not in known
     ]
-    return tuple(d for d in (*_drawings(), *extras) if d.y in measured[d.rows])
+    drawn = (d for d in (*_drawings(), *extras) if d.y in measured.get(d.rows, ()))
+    return tuple(d for d in drawn if d.scenario is None or d.scenario in _scenarios(tables[d.rows]))
+
+
+def _scenarios(table: Table) -> list[Any]:
+    packed = table.data["scenario"]
+    assert isinstance(packed, dict)
+    return packed["values"]
 
 
 def _drawings() -> tuple[Drawing, ...]:
     time = "Where the time of a request goes"
     return (
-        _drawing("pareto", "Throughput against latency", "throughput", _pareto()),
+        *(
+            _drawing(
+                f"pareto-{scenario}",
+                f"Throughput against latency, {scenario}",
+                "throughput",
+                _pareto(by),
+                scenario=scenario,
+            )
+            for scenario, by in reversed(BY.items())
+        ),
         _drawing("breakdown-offline", f"{time}, offline", "avg_ms", _breakdown("batch"), scenario="offline"),
         _drawing(
             "breakdown-online", f"{time}, online", "avg_ms", _breakdown("concurrency"), scenario="online"
@@ -98,7 +116,28 @@ def _drawings() -> tuple[Drawing, ...]:
                 _by(by, "share_of_limit", "share of the limit"),
                 scenario=scenario,
             )
-            for scenario, by in (("offline", "batch"), ("online", "concurrency"))
+            for scenario, by in BY.items()
+        ),
+        *(
+            _drawing(
+                f"energy-{scenario}",
+                f"Energy, {scenario}",
+                "energy_j_per_1000",
+                _by(by, "energy_j_per_1000", "J per 1000 inferences"),
+                scenario=scenario,
+            )
+            for scenario, by in BY.items()
+        ),
+        *(
+            _drawing(
+                f"trail-{scenario}",
+                scenario.capitalize(),
+                "change",
+                _trail(),
+                rows="trail",
+                scenario=scenario,
+            )
+            for scenario in BY
         ),
         _drawing("accuracy", "Accuracy, framework and served", "served_metric", _accuracy(), rows="cells"),
         _drawing("load", "Until it is loaded", "load_s", _bars("load_s", "s"), rows="cells"),
@@ -136,37 +175,38 @@ def _of(x: str) -> alt.Chart:
     return _points().transform_filter(f"isValid(datum[{x!r}])")
 
 
-def _pareto() -> Any:
-    """Every point, and in each scenario the line of those that no other beats in both."""
-    x = alt.X("throughput:Q", title="inferences/s")
-    y = alt.Y("p99_ms:Q", title="p99 latency (ms, logarithmic)", scale=alt.Scale(type="log", nice=False))
-    shape = alt.Shape("scenario:N", title=None, legend=alt.Legend(orient="top"))
-    line = (
+def _pareto(load: str) -> Any:
+    """Every point, and the line of those that no other beats in both, each with its load."""
+    x = alt.X("throughput:Q", title="inferences/s", axis=alt.Axis(tickCount=6))
+    scale = alt.Scale(type="log", nice=False, padding=12)
+    y = alt.Y("p99_ms:Q", title="p99 latency (ms, logarithmic)", scale=scale, axis=alt.Axis(tickCount=5))
+    best = (
         _points()
         .transform_filter(datum.stable)
         .transform_window(
             least="min(p99_ms)",
             frame=[None, 0],
             sort=[alt.SortField("throughput", "descending")],
-            groupby=["model", "gpu", "scenario"],
+            groupby=["model", "gpu"],
         )
         .transform_filter(datum.p99_ms <= datum.least)
-        .mark_line(color="#1b2130", strokeDash=[4, 3], opacity=0.55, interpolate="step-before")
-        .encode(x=x, y=y, order="throughput:Q", detail=["model:N", "gpu:N", "scenario:N"])
+        .encode(x=x, y=y, detail=["model:N", "gpu:N"])
     )
+    line = best.mark_line(color=TEXT, opacity=0.45, strokeWidth=1.5).encode(order="throughput:Q")
+    short = f"isValid(datum.{load}) ? '' + datum.{load} : datum.request_rate + '/s'"
+    label = best.transform_calculate(short=short).mark_text(dy=-11, color=TEXT).encode(text="short:N")
     marks = (
         _points()
-        .mark_point(filled=True, size=55)
+        .mark_point(filled=True, size=60)
         .encode(
             x=x,
             y=y,
-            shape=shape,
             color=KIND,
-            opacity=alt.condition(datum.stable, alt.value(0.85), alt.value(0.25)),
+            opacity=alt.condition(datum.stable, alt.value(0.9), alt.value(0.25)),
             tooltip=[*NAMES, *FIGURES],
         )
     )
-    return alt.layer(line, marks).properties(height=320)
+    return alt.layer(line, marks, label).properties(height=300)
 
 
 def _breakdown(x: str) -> Any:
@@ -210,6 +250,22 @@ def _by(x: str, y: str = "throughput", title: str = "inferences/s") -> Any:
     )
 
 
+def _trail() -> Any:
+    """A line a cell: its best point in one campaign after the other."""
+    return (
+        alt.Chart(alt.NamedData("trail"))
+        .mark_line(point=alt.OverlayMarkDef(size=36), opacity=0.8)
+        .encode(
+            x=alt.X("when:O", title=None, sort=None, axis=alt.Axis(labelAngle=-30)),
+            y=alt.Y("change:Q", title="throughput since the first", axis=alt.Axis(format="+.0%")),
+            color=KIND,
+            detail=["cell:N", "gpu:N"],
+            tooltip=["campaign:N", *NAMES, *FIGURES[:2], alt.Tooltip("change:Q", format="+.1%")],
+        )
+        .properties(height=220)
+    )
+
+
 def _cells(*tooltip: Any) -> alt.Chart:
     return alt.Chart(alt.NamedData("cells")).encode(
         y=alt.Y("cell:N", title=None, sort=None, axis=alt.Axis(labelLimit=170)),
@@ -227,7 +283,9 @@ def _accuracy() -> Any:
         ),
     ]
     scale = alt.Scale(zero=False, padding=12)
-    served = alt.X("served_metric:Q", title="metric: | framework, ● served", scale=scale)
+    served = alt.X(
+        "served_metric:Q", title="metric: | framework, ● served", scale=scale, axis=alt.Axis(tickCount=5)
+    )
     base = _cells(*tips).transform_filter("isValid(datum.served_metric)")
     tick = base.mark_tick(thickness=3, size=16, color="#1b2130").encode(
         x=alt.X("framework_metric:Q", scale=scale)
@@ -239,4 +297,6 @@ def _accuracy() -> Any:
 def _bars(name: str, title: str) -> Any:
     tip = alt.Tooltip(f"{name}:Q", title=title, format=".2f")
     base = _cells(tip).transform_filter(f"isValid(datum[{name!r}])").mark_bar(height={"band": 0.6})
-    return base.encode(x=alt.X(f"{name}:Q", title=title), color=KIND).properties(height=alt.Step(24))
+    return base.encode(x=alt.X(f"{name}:Q", title=title, axis=alt.Axis(tickCount=5)), color=KIND).properties(
+        height=alt.Step(24)
+    )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -21,6 +21,11 @@ POINT = (*SAME, *columns.POINT, "shared_memory", "protocol", "max_batch_size", "
 """What two measurements must share to be compared."""
 PLAIN = ("gpu", "cpu", "host", "triton_release", "server", "server_version", "backend")
 SET = ("generator_version", "instances", "preferred_batch_sizes", "max_queue_delay_us", "cuda_graph")
+LAST = 12
+"""Campaigns that a report looks back on."""
+
+Frames = tuple[pl.DataFrame, pl.DataFrame]
+"""The cells and the measurements of a campaign, or of several in the order of time."""
 
 
 class Move(Value):
@@ -36,17 +41,95 @@ class Move(Value):
     campaigns: tuple[str, str]
     changed_with_it: tuple[str, ...]
 
+    @property
+    def by(self) -> str:
+        """The change in words, and what it exceeds; of a verdict nothing."""
+        return "" if self.change is None else f"{self.change:+.1%} (noise {self.noise:.1%})"
+
+    @property
+    def with_it(self) -> str:
+        """What changed with it, in words."""
+        return "; ".join(self.changed_with_it) or "nothing that the rows tell"
+
+
+class Past(NamedTuple):
+    """A campaign among those before it: what moved up to it, the latest first, and its best points there."""
+
+    moves: list[Move]
+    trail: pl.DataFrame
+
 
 def moves(folder: Path, cell: str | None = None) -> list[Move]:
     """Every move between campaigns below a folder, of one cell or of all, the latest last."""
-    read = [results.read(path.parent) for path in sorted(folder.glob("*/rows.jsonl"))]
-    if not read:
-        return []
-    cells, points = (pl.concat(frames) for frames in zip(*read, strict=True))
+    cells, points = _in_time(results.read(path.parent) for path in folder.glob("*/rows.jsonl"))
     if cell is not None:
         cells, points = (frame.filter(pl.col("cell") == cell) for frame in (cells, points))
-    found = [*_verdicts(cells), *_throughputs(points)]
-    return sorted(found, key=lambda move: (move.campaigns[1], move.cell))
+    return _moves(cells, points)
+
+
+def past(folder: Path) -> Past:
+    """What the campaigns beside this one, up to it, tell of its cells; the last few of them that have any."""
+    this = results.read(folder)
+    names = {json.dumps(name) for name in this[0]["cell"]}
+    found = [this]
+    others = [path for path in folder.parent.glob("*/rows.jsonl") if path.parent != folder]
+    for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True):
+        if len(found) == LAST:
+            break
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if any(name in text for name in names):  # most campaigns are of other cells, and parsing takes long
+            earlier = results.read(path.parent)
+            found += [earlier] if _began(earlier) < _began(this) else []
+    cells, points = (
+        frame.join(this[0].select(SAME), on=SAME, how="semi", nulls_equal=True) for frame in _in_time(found)
+    )
+    moved, place = _moves(cells, points), _places(cells)
+    latest_first = sorted(moved, key=lambda move: place[move.campaigns[1]], reverse=True)
+    return Past(latest_first, _trail(points, this[0]["campaign"].unique()))
+
+
+def _in_time(frames: Iterable[Frames]) -> Frames:
+    """Campaigns one after the other."""
+    ordered = sorted(frames, key=_began)
+    empty = pl.DataFrame(schema=results.CELLS), pl.DataFrame(schema=results.MEASUREMENTS)
+    cells, points = (pl.concat(column) for column in zip(empty, *ordered, strict=True))
+    return cells, points
+
+
+def _began(frames: Frames) -> tuple[str, str]:
+    """When a campaign began; those that did not write it down count by their names, which sort by time."""
+    cells, _ = frames
+    name = str(cells["campaign"].drop_nulls().min() or "")
+    return str(cells["started_at"].drop_nulls().min() or ""), name
+
+
+def _moves(cells: pl.DataFrame, points: pl.DataFrame) -> list[Move]:
+    place = _places(cells)
+    found = [move for move in (*_verdicts(cells), *_throughputs(points)) if move.campaigns[1] in place]
+    return sorted(found, key=lambda move: (place[move.campaigns[1]], move.cell))
+
+
+def _places(cells: pl.DataFrame) -> dict[str, int]:
+    """Campaigns that a cell has ended in, numbered in the order of time."""
+    return {name: number for number, name in enumerate(cells["campaign"].unique(maintain_order=True))}
+
+
+def _trail(points: pl.DataFrame, campaign: pl.Series) -> pl.DataFrame:
+    """The best stable point of each cell and scenario of a campaign, in every campaign that measured it:
+    `when` that began, and the `change` of throughput since the first of them; none of those in one only."""
+    stable = points.filter(pl.col("stable"))
+    best = (
+        stable.filter(pl.col("campaign").is_in(campaign.implode()))
+        .sort("throughput", descending=True)
+        .unique((*SAME, "scenario"), keep="first", maintain_order=True)
+    )
+    found = stable.join(best.select(*POINT), on=POINT, how="semi", nulls_equal=True)
+    first = pl.col("throughput").first().over(POINT)
+    several = pl.col("campaign").n_unique().over(POINT) > 1
+    began = pl.col("started_at").min().over("campaign").str.slice(0, 16).str.replace("T", " ")
+    return found.with_columns(
+        when=began.fill_null(pl.col("campaign")), change=pl.col("throughput") / first - 1
+    ).filter(several)
 
 
 def _verdicts(cells: pl.DataFrame) -> Iterator[Move]:
@@ -69,7 +152,7 @@ def _neighbours(
     frame: pl.DataFrame, same: tuple[str, ...]
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Rows that share those columns, each with the one of the campaign before."""
-    for _, rows in frame.sort("campaign").group_by(same, maintain_order=True):
+    for _, rows in frame.group_by(same, maintain_order=True):
         yield from pairwise(rows.iter_rows(named=True))
 
 

@@ -14,15 +14,17 @@ from tasks.core.results import Verdict
 from tasks.core.slo import Slo
 from tasks.reporting.answer import Choice, best, frontier, lead_text
 from tasks.reporting.charts import Drawing
-from tasks.reporting.columns import FILTERS
+from tasks.reporting.headings import FILTERS
 from tasks.reporting.tables import Table
 
 MEANING = {
-    "pareto": "One mark a measured point, faint where it was not stable. Dashed: the stable points that no "
-    "other beats in both.",
+    "pareto": "One mark a measured point, faint where it was not stable. The line joins the stable points "
+    "that no other beats in both; above them stands their concurrency, or offline their batch.",
     "breakdown": "Average latency of one cell's requests, stacked in the order of their way.",
     "by": "A line a cell.",
     "share": "Throughput over the most that the model's FLOPs and bytes allow on this machine, as measured.",
+    "energy": "The card's own average power, as its driver tells it, over inferences/s: without the host.",
+    "trail": "A line a cell: the throughput of its best point here, in one campaign after the other.",
     "accuracy": "The task's metric, of the framework and of what Triton served. The drop is the distance.",
     "load": "Until the server had the model ready, and how long its first request then took.",
 }
@@ -68,6 +70,7 @@ def page(
 
 
 _TABLES = {
+    "moves": "What moved beyond noise, and what changed with it",
     "cells": "Cells: verdicts, accuracy, load",
     "published": "NVIDIA's published figures beside ours",
     "points": "Measured points",
@@ -104,31 +107,34 @@ def _answers(answers: list[Choice], verdict: Verdict) -> str:
 
 
 def _card(choice: Choice, verdict: Verdict) -> str:
-    facts = {
+    """What to ship large, then its figures, the one that was asked for first."""
+    figures = {
         "throughput": (f"{choice.throughput:.1f}", "inferences/s"),
-        "p99": (f"{choice.p99_ms:.2f}", "ms p99"),
-        "model": (choice.model, ""),
-        "format": (choice.format, ""),
-        "precision": (choice.precision, ""),
+        "p99": (f"{choice.p99_ms:.2f} ms", ""),
+        "accuracy": (choice.accuracy, ""),
         "instances": (str(choice.instances), ""),
         "batch": (str(choice.batch), ""),
         choice.load[0]: (choice.load[1], ""),
-        "accuracy": (choice.accuracy, ""),
     }
-    main = "p99" if choice.column == "p99_ms" else "throughput"
-    value, unit = facts.pop(main)
-    shown = {name: html.escape(" ".join(fact).removesuffix(" p99").strip()) for name, fact in facts.items()}
+    asked = "p99" if choice.column == "p99_ms" else "throughput"
     listed = "".join(
-        f'<div><dt>{name}</dt><dd data-fact="{name}">{text}</dd></div>' for name, text in shown.items()
+        f"<div{' class=asked' if name == asked else ''}><dt>{name}</dt>{_fact(name, text)}"
+        f"{f'<dd class=unit>{unit}</dd>' if unit else ''}</div>"
+        for name, (text, unit) in sorted(figures.items(), key=lambda figure: figure[0] != asked)
     )
+    names = " ".join(_fact(name, getattr(choice, name), "span") for name in ("format", "precision", "model"))
     drop = "" if choice.metric_drop is None else f", accuracy drop {choice.metric_drop + 0.0:.4f}"
+    where = choice.cell if choice.gpu is None else f"{choice.cell} on {choice.gpu}"
     kind = "answer" if verdict == "passed" else "answer unproven"
     return (
         f'<article class="{kind}" {_of(choice.model, choice.gpu)}><h2>{html.escape(choice.aim)}</h2>'
-        f'<p class="headline"><span data-fact="{main}">{value}</span> <small>{unit}</small></p>'
-        f'<dl>{listed}</dl><p class="margin">{html.escape(lead_text(choice) + drop)}<br>'
-        f"{html.escape(choice.gpu or '')}</p></article>"
+        f'<p class="headline">{names}</p><dl>{listed}</dl>'
+        f'<p class="margin">{html.escape(lead_text(choice) + drop)}<br>{html.escape(where)}</p></article>'
     )
+
+
+def _fact(name: str, text: str, tag: str = "dd") -> str:
+    return f'<{tag} data-fact="{name}">{html.escape(text)}</{tag}>'
 
 
 def _filters() -> str:
@@ -145,7 +151,9 @@ def _measured(cells: pl.DataFrame, measurements: pl.DataFrame, drawings: tuple[D
     panels = []
     for title, note, names in _PANELS:
         drawn = [left.pop(name) for name in names if name in left]
-        pick = '<label>cell <select id="one-cell"></select></label>' if note == "breakdown" else ""
+        pick = (
+            '<label class="pick">cell<select id="one-cell"></select></label>' if note == "breakdown" else ""
+        )
         if drawn:
             panels.append(_panel(title, _note(note), pick, _drawn(drawn)))
     panels += [_panel(drawing.title, _drawn([drawing])) for drawing in left.values()]
@@ -153,12 +161,14 @@ def _measured(cells: pl.DataFrame, measurements: pl.DataFrame, drawings: tuple[D
 
 
 _PANELS = (
-    ("Throughput against latency", "pareto", ("pareto",)),
+    ("Throughput against latency", "pareto", ("pareto-online", "pareto-offline")),
     ("Where the time of a request goes", "breakdown", ("breakdown-offline", "breakdown-online")),
     ("Throughput by batch and by concurrency", "by", ("batch", "concurrency")),
     ("Share of the limit", "share", ("share-offline", "share-online")),
+    ("Energy per 1000 inferences", "energy", ("energy-offline", "energy-online")),
     ("Accuracy, and its drop", "accuracy", ("accuracy",)),
     ("Load and first request", "load", ("load", "first-request")),
+    ("Campaigns over time", "trail", ("trail-offline", "trail-online")),
 )
 
 
@@ -185,7 +195,8 @@ def _of(model: str, gpu: str | None) -> str:
 def _drawn(drawings: list[Drawing]) -> str:
     if len(drawings) == 1:
         return _chart(drawings[0])
-    parts = "".join(f"<div><h3>{html.escape(d.title)}</h3>{_chart(d)}</div>" for d in drawings)
+    titles = {d.name: (d.scenario or d.title).capitalize() for d in drawings}
+    parts = "".join(f"<div><h3>{html.escape(titles[d.name])}</h3>{_chart(d)}</div>" for d in drawings)
     return f'<div class="pair">{parts}</div>'
 
 

@@ -20,10 +20,15 @@ MOST = 40
 
 
 def write_images(
-    folder: Path, cells: pl.DataFrame, measurements: pl.DataFrame, drawings: tuple[Drawing, ...]
+    folder: Path,
+    cells: pl.DataFrame,
+    measurements: pl.DataFrame,
+    drawings: tuple[Drawing, ...],
+    trail: pl.DataFrame,
 ) -> None:
     """Write `<model>-<gpu>/<chart>.svg` and `.png`; a breakdown is of the scenario's answer."""
     of_cells, of_points = cell_rows(cells, measurements), point_rows(measurements)
+    of_trail = point_rows(trail)
     answers: dict[tuple[object, ...], str] = {}
     answers |= {(c.model, c.gpu, c.scenario): c.cell for c in reversed(best(cells, measurements)[0])}
     for (model, gpu), points in of_points.group_by("model", "gpu", maintain_order=True):
@@ -31,7 +36,8 @@ def write_images(
         fastest = points.group_by("cell").agg(pl.max("throughput")).sort("throughput", descending=True)
         drawn = pl.col("cell").is_in(fastest["cell"].head(MOST).implode())
         few = f" (the {MOST} fastest of {fastest.height} cells)" if fastest.height > MOST else ""
-        rows = {"points": points.filter(drawn), "cells": of_cells.filter(here & drawn)}
+        rows = {"points": points.filter(drawn)}
+        rows |= {"cells": of_cells.filter(here & drawn), "trail": of_trail.filter(here & drawn)}
         name = re.sub(r"[^A-Za-z0-9]+", "-", f"{model} {gpu or ''}").strip("-")
         for drawing in drawings:
             chosen = rows[drawing.rows]

@@ -9,7 +9,9 @@ import polars as pl
 
 from tasks.core.slo import Slo
 from tasks.reporting.answer import choices, lead_text
-from tasks.reporting.columns import PUBLISHED
+from tasks.reporting.headings import PUBLISHED
+from tasks.reporting.history import Move
+from tasks.reporting.tables import ENERGY
 
 
 def document(
@@ -18,14 +20,21 @@ def document(
     measurements: pl.DataFrame,
     slo: Slo | None = None,
     beside: pl.DataFrame | None = None,
+    moves: Sequence[Move] = (),
 ) -> str:
-    """The whole report; `beside` has NVIDIA's published rows next to ours."""
+    """The whole report; `beside` has NVIDIA's published rows next to ours, `moves` what is not as in the
+    campaign before."""
     parts = [f"# servegrid campaign {campaign}", _where(cells)]
     parts += ["## What to ship", _answer(cells, measurements, slo)]
     parts += ["## Cells", _cells(cells)]
     errors = cells.filter(pl.col("verdict") == "error")
     if errors.height:
-        parts += ["## Errors", _errors(errors)]
+        again = (
+            f"`servegrid pack CELL FOLDER --campaign {campaign}` makes a folder of it that repeats the error."
+        )
+        parts += ["## Errors", _errors(errors), again]
+    if moves:
+        parts += ["## Moved beyond noise", _moves(moves)]
     for scenario in ("offline", "online"):
         rows = measurements.filter(pl.col("scenario") == scenario)
         if rows.height:
@@ -94,6 +103,11 @@ def _errors(errors: pl.DataFrame) -> str:
     return _table(("cell", "log", "repeat it with"), rows)
 
 
+def _moves(moves: Sequence[Move]) -> str:
+    rows = [(m.cell, m.what, m.before, m.after, m.by, m.campaigns[0], m.with_it) for m in moves]
+    return _table(("cell", "what", "from", "to", "by", "since campaign", "what changed with it"), rows)
+
+
 def _points(rows: pl.DataFrame) -> str:
     columns = {
         "inferences/s": "throughput",
@@ -105,6 +119,9 @@ def _points(rows: pl.DataFrame) -> str:
         "infer ms": "server_compute_infer_ms",
         "framework avg ms": "framework_avg_ms",
     }
+    rows = rows.with_columns(ENERGY)
+    if rows["energy_j_per_1000"].null_count() < rows.height:
+        columns["J per 1000"] = "energy_j_per_1000"
     body = [
         (
             row["cell"],

@@ -2,7 +2,6 @@
 // Draws the report's tables and charts from the rows in the page, and again whenever a filter changes.
 // Every string from a campaign reaches the page as text, never as markup.
 const report = JSON.parse(document.getElementById("report").textContent);
-const STEP = 100; // rows of a table that are shown at once
 const BARS = 40; // cells of a chart with a bar a cell
 const FILTERS = report.filters;
 const state = { sort: {}, shown: {} };
@@ -48,7 +47,7 @@ function element(tag, text, className) {
 function drawTable(name) {
   const place = document.getElementById("table-" + name);
   if (!place) return;
-  const { columns } = report.tables[name];
+  const { columns, first } = report.tables[name];
   const rows = picked(all[name]);
   const order = state.sort[name];
   if (order) {
@@ -74,7 +73,7 @@ function drawTable(name) {
     head.append(title);
   }
   const body = table.createTBody();
-  const limit = state.shown[name] || STEP;
+  const limit = state.shown[name] || first;
   for (const row of rows.slice(0, limit)) {
     const line = body.insertRow();
     for (const column of columns) {
@@ -91,7 +90,7 @@ function drawTable(name) {
   place.replaceChildren(wide);
   if (rows.length > limit) {
     const more = element("button", `show more (${limit} of ${rows.length})`, "more");
-    more.addEventListener("click", () => { state.shown[name] = limit + 5 * STEP; drawTable(name); });
+    more.addEventListener("click", () => { state.shown[name] = limit + 500; drawTable(name); });
     place.append(more);
   }
 }
@@ -175,6 +174,7 @@ for (const name of FILTERS) {
   const select = document.getElementById("filter-" + name);
   const values = [...new Set([...all.cells, ...all.points].map((row) => row[name]))].filter((value) => value !== null);
   select.append(new Option("all", ""), ...values.sort().map((value) => new Option(value, value)));
+  select.parentElement.hidden = values.length < 2; // there is nothing to pick
   if (name === "model" && report.first_model && values.length > 1) select.value = report.first_model;
   select.addEventListener("change", draw);
 }

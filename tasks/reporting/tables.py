@@ -11,7 +11,8 @@ import polars as pl
 from tasks.core.values import Value
 from tasks.reporting.answer import OF_CELL
 from tasks.reporting.beside import beside
-from tasks.reporting.columns import CELLS, FILTERS, POINTS, PUBLISHED, Column, shown
+from tasks.reporting.headings import CELLS, FILTERS, MOVES, POINTS, PUBLISHED, TRAIL, Column, shown
+from tasks.reporting.history import Move, Past
 
 KIND = pl.concat_str(
     ["format", "precision", pl.when(pl.col("accelerator") != "none").then("accelerator")],
@@ -33,13 +34,18 @@ LOAD = (
     )
     .alias("load")
 )
+ENERGY = (1e3 * pl.col("power_w") / pl.col("throughput")).alias("energy_j_per_1000")
+"""Joules for 1000 inferences: the card's average power, in W, over inferences/s; null where the card did not
+tell its power."""
 
 
 class Table(Value):
-    """What the page draws a table from: its columns, and the values of every column it needs, filters too."""
+    """What the page draws a table from: its columns, the values of every column it needs, filters too, and
+    how many rows it shows before it is asked for more."""
 
     name: str
     columns: tuple[Column, ...]
+    first: int = 100
     data: dict[str, dict[str, list[Any]] | list[Any]]
 
 
@@ -53,13 +59,17 @@ def cell_rows(cells: pl.DataFrame, measurements: pl.DataFrame) -> pl.DataFrame:
 
 def point_rows(measurements: pl.DataFrame) -> pl.DataFrame:
     """One row a measured point; `load` and `failed_checks` in words."""
-    return measurements.with_columns(KIND, LOAD, pl.col("failed_checks").list.join(", "))
+    return measurements.with_columns(KIND, LOAD, ENERGY, pl.col("failed_checks").list.join(", "))
 
 
 def tables(
-    cells: pl.DataFrame, measurements: pl.DataFrame, published: dict[str, pl.DataFrame] | None = None
+    cells: pl.DataFrame,
+    measurements: pl.DataFrame,
+    published: dict[str, pl.DataFrame] | None = None,
+    past: Past | None = None,
 ) -> dict[str, Table]:
-    """Every table of the page by its name; `published` has the published figures of models."""
+    """Every table of the page by its name; `published` has the published figures of models, `past` what
+    earlier campaigns tell."""
     of_cells, of_points = cell_rows(cells, measurements), point_rows(measurements)
     same, varying = parameters(cells)
     found = {
@@ -75,7 +85,21 @@ def tables(
     theirs = beside(measurements, published or {})
     if theirs.height:
         found["published"] = _table("published", theirs, shown(theirs, PUBLISHED))
+    if past and past.trail.height:
+        found["trail"] = _table("trail", point_rows(past.trail), TRAIL)
+    if past and past.moves:
+        found["moves"] = _table("moves", _move_rows(past.moves, cells), MOVES, first=10)
     return found
+
+
+def _move_rows(moves: Sequence[Move], cells: pl.DataFrame) -> pl.DataFrame:
+    """One row a move, with what the reader can pick by."""
+    rows = [
+        move.model_dump(include={"cell", "profile", "what", "before", "after"})
+        | {"by": move.by, "changed_with_it": move.with_it, "to": move.campaigns[1]}
+        for move in moves
+    ]
+    return pl.DataFrame(rows).join(cells.select(*OF_CELL, *FILTERS), on=OF_CELL, maintain_order="left")
 
 
 def parameters(cells: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -118,7 +142,7 @@ def _words(value: object) -> str:
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _table(name: str, frame: pl.DataFrame, columns: Sequence[Column]) -> Table:
+def _table(name: str, frame: pl.DataFrame, columns: Sequence[Column], first: int = 100) -> Table:
     wanted = [*(column.name for column in columns), *FILTERS, *(f"filter {f}" for f in FILTERS)]
     wanted += [
         "kind",
@@ -131,7 +155,8 @@ def _table(name: str, frame: pl.DataFrame, columns: Sequence[Column]) -> Table:
         "first_request_ms",
     ]
     kept = [column for column in dict.fromkeys(wanted) if column in frame.columns]
-    return Table(name=name, columns=tuple(columns), data={column: _packed(frame[column]) for column in kept})
+    data = {column: _packed(frame[column]) for column in kept}
+    return Table(name=name, columns=tuple(columns), data=data, first=first)
 
 
 def _packed(column: pl.Series) -> dict[str, list[Any]] | list[Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -129,7 +131,9 @@ def test_a_missing_server_is_said_before_any_work(command: Any) -> None:
     assert not command.site.results.exists()
 
 
-def test_a_plugin_that_raises_ends_one_cell_and_the_others_go_on(command: Any, plugins: Path) -> None:
+def test_a_plugin_that_raises_ends_one_cell_which_its_pack_repeats_and_the_others_go_on(
+    command: Any, plugins: Path, tmp_path: Path
+) -> None:
     edit(
         plugins / "tiny_mlp" / "model.py",
         "    return module, ",
@@ -155,6 +159,16 @@ def test_a_plugin_that_raises_ends_one_cell_and_the_others_go_on(command: Any, p
     assert "model.py" in log
     assert "-m tasks.child" in cells["onnx"]["command"]
     assert (command.campaign / "report.html").exists()
+
+    code, output = command.run("pack", cells["onnx"]["cell"], str(tmp_path / "failure"))
+    assert code == 0, output
+    shutil.rmtree(command.campaign)
+    shutil.rmtree(plugins)
+    again = subprocess.run(
+        ["sh", str(tmp_path / "failure" / "repeat.sh")], capture_output=True, text=True, timeout=120
+    )
+    assert again.returncode == 1
+    assert "this network hates ONNX" in again.stderr
 
 
 def test_a_server_killed_in_mid_measurement_costs_one_cell(command: Any) -> None:

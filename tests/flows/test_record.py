@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import json
-import shlex
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flows.options import SweepOptions
 from flows.record import Outcome, Record, Recorder
 from tasks.core.clock import work
-from tasks.core.environment import host
 from tasks.core.errors import InfeasibleError, StepError, UnsupportedError, UserError
-from tasks.core.matrix import Selection, expand
-from tasks.core.plugins import load_model, load_profile
-from tasks.core.releases import load_releases
-from tasks.core.results import Writer, read
-from tasks.core.site import ROOT
+from tasks.core.results import read
 from tasks.core.values import ArtifactRef, Cell, Endpoint
 from tasks.correctness import Correctness, Scores
 from tasks.invariance import Invariance
@@ -82,33 +74,8 @@ def point(batch: int, *throughputs: float) -> MeasuredPoint:
     return MeasuredPoint(batch=batch, concurrency=1, measurement=measurement)
 
 
-BOUNDS: dict[str, Any] = {
-    **{"max_batch_size": 3, "max_concurrency": 2, "request_count": 70, "window_s": 0.5, "fixed_points": True},
-    **{"request_rates": (50.0, 0.5), "distribution": "constant", "slo": "p99=50ms"},
-    **{"protocol": "http", "shared_memory": "none"},
-}
 STABLE = point(1, 100.0, 101.0, 102.0)
 SHAKY = point(8, 100.0, 150.0, 100.0)
-
-
-@pytest.fixture(scope="module")
-def cell() -> Cell:
-    spec = load_model(ROOT / "models", "bert_large_qa").spec
-    profile = load_profile(ROOT / "gpu_profiles", "cpu")
-    return expand(
-        spec,
-        "tiny",
-        profile,
-        generator="client",
-        triton_release="24.10",
-        releases=load_releases(),
-        selection=Selection(),
-    ).cells[0]
-
-
-@pytest.fixture
-def recorder(tmp_path: Path) -> Recorder:
-    return Recorder(Writer(tmp_path), "c1", host(), {"torch": "2.13"}, SweepOptions())
 
 
 def only_row(folder: Path) -> dict[str, Any]:
@@ -301,43 +268,3 @@ def test_excluded_cell_is_unsupported_with_the_rule(recorder: Recorder, cell: Ce
     row = only_row(tmp_path)
     assert (row["cell"], row["verdict"], row["reason"]) == (cell.name, "unsupported", "no fp16")
     assert (row["model"], row["format"], row["wall_s"]) == ("bert_large_qa", cell.product.format, None)
-
-
-def repeated(recorder: Recorder, cell: Cell) -> list[str]:
-    """The words of the command of a cell that ends in an error."""
-    with recorder.cell(cell) as record:
-        raise RuntimeError("broken")
-    assert record.outcome is not None and record.outcome.command is not None
-    return shlex.split(record.outcome.command)
-
-
-@pytest.mark.parametrize("name", Selection.model_fields)
-def test_the_command_that_repeats_a_cell_has_every_bound_that_was_given(
-    recorder: Recorder, cell: Cell, name: str
-) -> None:
-    p = cell.product
-    own = {"formats": (p.format,), "precisions": (p.precision,), "accelerators": (p.accelerator,)}
-    needs = {"distribution": {"request_rates": (50.0,)}}
-    options = SweepOptions.model_validate(
-        needs.get(name, {}) | {name: (BOUNDS | own)[name]} | {"profiles": ("cpu", "other"), "workers": True}
-    )
-    words = repeated(replace(recorder, options=options), cell)
-    value = getattr(options, name)
-    flag = "--" + (name.removesuffix("s") if isinstance(value, tuple) else name).replace("_", "-")
-    at = words.index(flag)
-    assert value is True or words[at + 1] == str(value[0] if isinstance(value, tuple) else value)
-    assert (words.count("--profile"), words[words.index("--profile") + 1]) == (1, "cpu")
-    assert words[words.index("--generator") + 1] == "client"
-    assert "--workers" not in words  # it is repeated on the host of its log
-
-
-def test_the_command_that_repeats_a_cell_names_a_model_file_and_the_server(
-    recorder: Recorder, cell: Cell
-) -> None:
-    given = {"onnx": "/a net.onnx", "shapes": ("x=1,2",), "server": "remote", "url": "grpcs://h:1"}
-    given |= {"ca_file": "/ca.pem", "headers_file": "/headers"}
-    words = repeated(replace(recorder, options=SweepOptions.model_validate(given)), cell)
-    flags = dict(zip(words[2::2], words[3::2], strict=True))
-    assert (flags["--onnx"], flags["--shape"], flags["--server"]) == ("/a net.onnx", "x=1,2", "remote")
-    assert (flags["--url"], flags["--ca-file"]) == ("grpcs://h:1", "/ca.pem")
-    assert (flags["--headers-file"], "--model" in flags) == ("/headers", False)

@@ -79,6 +79,7 @@ POINTS = _columns(
     ("share_of_limit", "share of the limit", 3),
     ("limit_throughput", "limit, inferences/s", 1),
     ("limit", "limited by"),
+    ("energy_j_per_1000", "J per 1000 inferences", 2),
     ("stable", "stable"),
     ("failed_checks", "failed checks"),
     ("slo_holds", "holds the objective"),
@@ -97,6 +98,21 @@ PUBLISHED = _columns(
     ("p99_ms", "p99 ms", 2),
     ("published_p99_ms", "NVIDIA's p99 ms", 2),
     ("differs", "what differs"),
+)
+
+MOVES = _columns(
+    ("to", "in campaign"),
+    ("cell", "cell"),
+    ("what", "what moved"),
+    ("before", "from"),
+    ("after", "to"),
+    ("by", "by"),
+    ("changed_with_it", "what changed with it"),
+)
+TRAIL = _columns(
+    *(("campaign", "campaign"), ("when", "campaign of"), ("cell", "cell"), ("gpu", "GPU")),
+    *(("scenario", "scenario"), ("batch", "batch"), ("load", "load")),
+    *(("throughput", "inferences/s", 1), ("p99_ms", "p99 ms", 2), ("change", "change", 3)),
 )
 
 ELSEWHERE = frozenset(

@@ -1,21 +1,14 @@
-"""NVIDIA's published figures: the documents read, and sections written, in the form that each document has.
+"""The documents in which NVIDIA published its figures: read, and sections written in their form.
 
 A section is one configuration of one scenario: its parameters and its table, cell by cell as printed.
-`models/<model>/published.csv` has a row for each row of a table: what we call it, then `parameter: ...` and
-`column: ...` under the document's own names, so that the file holds the form as well as the figures.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-
-import polars as pl
 
 from tasks.core.values import Value
 
-PARAMETER, COLUMN, EXAMPLE = "parameter: ", "column: ", "example: "
-"""Prefixes in published.csv; an `example` is of the document's one configuration of its scripts."""
 HEADING = re.compile(r"[# ]*(Offline|Online): (.+)")
 COMMON = re.compile(r"[# ]*(Offline|Online) scenario$")
 BULLET = re.compile(r" \* \*\*(.+?):\*\* +(.+)")
@@ -73,45 +66,6 @@ def render(sections: tuple[Section, ...]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def sections(published: pl.DataFrame) -> tuple[Section, ...]:
-    """The sections of a published.csv."""
-    found = []
-    for (scenario, title), rows in published.group_by("scenario", "title", maintain_order=True):
-        held = [name for name in rows.columns if rows[name].null_count() < rows.height]
-        columns = [name for name in held if name.startswith(COLUMN)]
-        first = rows.row(0, named=True)
-        found.append(
-            Section(
-                scenario=str(scenario).capitalize(),
-                title=str(title),
-                parameters={n.removeprefix(PARAMETER): first[n] for n in held if n.startswith(PARAMETER)},
-                columns=tuple(name.removeprefix(COLUMN) for name in columns),
-                rows=tuple(tuple("" if v is None else v for v in row) for row in rows.select(columns).rows()),
-            )
-        )
-    return tuple(found)
-
-
-def examples(text: str) -> dict[str, str]:
-    """What a document's scripts are set to in its one example configuration."""
-    found = dict(re.findall(r'^([A-Z_]+)="([^"$]+)"$', text, re.MULTILINE))
-    if not found:
-        for command in re.findall(
-            r"^model-navigator (?:convert|triton-config-model) \\\n(.*?)\n\n", text, re.M | re.S
-        ):
-            for name, value in re.findall(
-                r"^ +--([a-z0-9-]+)(?: ([^$\\\n]+?))?(?: \\)?$", command, re.MULTILINE
-            ):
-                found.setdefault(name, value or "yes")
-    return found
-
-
-def release(text: str) -> str | None:
-    """The Triton release that a document names."""
-    found = re.search(r"Triton Inference Server NGC container (\d\d\.\d\d)", text)
-    return found[1] if found else None
-
-
 def _cells(line: str) -> tuple[str, ...]:
     """The cells of a line of a Markdown table; none of any other line, a separator or a row of images."""
     if not line.startswith("|") or not line.endswith("|") or "](" in line:
@@ -149,12 +103,3 @@ def _flattened(section: Section, line: str) -> Section:
 
 def _line(cells: tuple[str, ...]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-def rows(section: Section) -> Iterator[dict[str, str]]:
-    """The section's rows under the names of published.csv."""
-    head = {"scenario": section.scenario.lower(), "title": section.title}
-    parameters = {PARAMETER + name: value for name, value in section.parameters.items()}
-    for row in section.rows:
-        columns = {COLUMN + name: value for name, value in zip(section.columns, row, strict=True)}
-        yield head | parameters | columns

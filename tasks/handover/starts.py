@@ -1,0 +1,51 @@
+"""The scripts that start a bare server on a pack's model repository."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+
+from tasks.core.releases import image
+from tasks.core.results import Row
+from tasks.core.site import Site
+from tasks.formats import FORMATS
+from tasks.handover.folder import write_script
+from tasks.servers import docker, embedded
+
+REPOSITORY = "model_repository"
+
+
+def write_starts(folder: Path, row: Row, site: Site) -> None:
+    """start-docker.sh and, where that server can serve it, start-embedded.sh for the cell of a row."""
+    write_script(folder / "start-docker.sh", _docker_line(row))
+    if hosted(row):  # the embedded server has no native backend
+        write_script(folder / "start-embedded.sh", *_embedded_lines(site))
+
+
+def hosted(row: Row) -> bool:
+    """Whether the cell was served by our runtime; a row that no server answered for says what was planned."""
+    backend: str = row["backend"] or json.loads(row["dynamic"])["backend"]
+    return backend == "hosted"
+
+
+def _docker_line(row: Row) -> str:
+    gpu = "--gpus all " if json.loads(row["dynamic"])["device_kind"] == "gpu" else ""
+    serve = "tritonserver --model-repository=/models --disable-auto-complete-config"
+    if hosted(row):
+        used = json.loads(row["versions"])
+        needs = [f"{name}=={used[name]}" for name in FORMATS[row["format"]].LIBRARIES if name in used]
+        serve = f"bash -c {shlex.quote(f'pip install --quiet {shlex.join(needs)} && exec {serve}')}"
+    return (
+        f'docker run --rm {gpu}--shm-size=1g -p "127.0.0.1:${{GRPC_PORT:-8001}}:8001" '
+        f'-v "$PWD/{REPOSITORY}:/models:ro" {image(row["triton_release"])} {serve}'
+    )
+
+
+def _embedded_lines(site: Site) -> list[str]:
+    env, start = embedded.start_line(site)
+    ports = [f'--{kind}-port="${{{kind.upper()}_PORT:-{port}}}"' for kind, port in docker.PORTS.items()]
+    local = [f"--{kind}-address=127.0.0.1" for kind in docker.PORTS]
+    options = [f"--model-repository={REPOSITORY}", "--disable-auto-complete-config", *local, *ports]
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
+    return [*exports, " ".join(["exec", shlex.join(start), *options])]
