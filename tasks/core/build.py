@@ -144,8 +144,8 @@ def _child(job: Job, path: Path, at: Workplace, again: Path) -> _Child:
     if not isinstance(environment, Image):
         python = str(interpreter(environment)) if environment else sys.executable
         env = {"PYTHONPATH": str(ROOT)} if environment else {}
-        by_hand = [*(["env"] if env else []), *(f"{name}={value}" for name, value in env.items())]
-        return _Child([python, *words], [*by_hand, python, *words_again], env)
+        with_env = [*(["env"] if env else []), *(f"{name}={value}" for name, value in env.items())]
+        return _Child([python, *words], [*with_env, python, *words_again], env)
     containers.remove_dead()
     name = containers.fresh_name()
     files = (path, job.plugin, *job.paths, *job.inputs.values())
