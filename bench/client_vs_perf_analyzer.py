@@ -2,8 +2,10 @@
 
 A no-op and tiny BERT at concurrency 1, 4 and 16, batch 1 and 8; medians over the rounds. Where p50 is 20 ms
 or more, throughput within 3 % and p50 and p95 within 5 %; below, p50 within 0.5 ms; the server's columns
-within 0.1 ms or 10 %. A point must be marked `generator_bound` if the client's own columns are out of these
-bounds, and only then. Exits with 1 where a mark is wrong, or a point that is not marked is out of a bound.
+within 0.1 ms or 10 %. A point that is out of the client's own bounds must be marked `generator_bound`; one
+that is marked must be so, or perf_analyzer must have got more throughput there: where a client is late, requests
+wait less in the server, and p50 may agree where throughput does not. Exits with 1 where a mark is wrong, or a
+point that is not marked is out of a bound.
 """
 
 from __future__ import annotations
@@ -64,7 +66,8 @@ def compare(point: Point, target: Target, rounds: int) -> bool:
     client, theirs = Medians(found["client"]), Medians(found["perf_analyzer"])
     off = list(out_of_bounds(client, theirs))
     server_off = [] if client.bound else list(server_out_of_bounds(client, theirs))
-    passed = bool(off) == client.bound and not server_off
+    held_back = client["throughput"] < 0.97 * theirs["throughput"]
+    passed = bool(off) or held_back if client.bound else not off and not server_off
     ratios = ", ".join(
         f"{c.removesuffix('_ms')} {client[c] / theirs[c]:.3f} ({client[c]:.2f} / {theirs[c]:.2f})"
         for c in ("throughput", "p50_ms", "p95_ms")
