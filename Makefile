@@ -12,7 +12,7 @@ PERF_ANALYZER := $(SITE)/perf-analyzer/wheel
 # perf_analyzer's binary needs glibc 2.38; `make sweep` brings it along only where that is there.
 NEW_LIBC := $(shell printf '2.38\n%s\n' "$$(getconf GNU_LIBC_VERSION | cut -d' ' -f2)" | sort -VC && echo yes)
 
-.PHONY: sweep test test-gpu cells soak lint install perf-analyzer bench image-test clean
+.PHONY: sweep test test-gpu cells soak reliability audit lint install perf-analyzer bench image-test clean
 
 sweep: install
 	$(BIN)/servegrid sweep --format ts-trace --format onnx --precision fp32 --precision fp16 --accelerator none
@@ -40,6 +40,18 @@ cells: install
 
 soak: install
 	$(BIN)/pytest -m soak -s
+
+# The tests of faults, the longest among them, write the table of what they saw. Best as root: it mounts small disks.
+reliability: install
+	$(BIN)/pytest -m 'fault and not soak' --reliability docs/reliability.md
+
+# Known vulnerabilities of what is installed. It asks PyPI's advisory service, so it is not in `make test`, which
+# needs no network once it is installed.
+audit: install
+	$(PYTHON) -m venv $(SITE)/pip-audit
+	$(SITE)/pip-audit/bin/pip install --quiet 'pip-audit>=2.9'
+	$(SITE)/pip-audit/bin/pip-audit --progress-spinner off --path $$($(BIN)/python -c \
+		'import sysconfig; print(sysconfig.get_path("purelib"))')
 
 bench: install perf-analyzer
 	$(BIN)/python bench/hosted_overhead.py

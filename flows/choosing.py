@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
-import yaml
 from pydantic import ValidationError
 
 from flows.options import ALL, SweepOptions
 from tasks.core.errors import UserError
-from tasks.core.files import digest_path
+from tasks.core.files import digest_path, is_path
 from tasks.core.plugins import Plugin, known_models, load_folder, load_model
 from tasks.core.site import Site
 from tasks.core.spec import ModelSpec
 from tasks.core.values import Scalar
-from tasks.core.yaml_files import explain
+from tasks.core.yaml_files import explain, parse_yaml
 from tasks.model_file import model_folder
 
 
@@ -41,7 +41,7 @@ def choose_plugins(options: SweepOptions, site: Site) -> list[Plugin]:
     files = {
         name: digest_path(Path(value))
         for name, value in parameters.items()
-        if isinstance(value, str) and "/" in value and Path(value).exists()
+        if isinstance(value, str) and is_path(value)
     }
     return [
         plugin.model_copy(
@@ -62,13 +62,14 @@ def choose_variant(options: SweepOptions, spec: ModelSpec) -> str:
 
 
 def _parameter(text: str) -> tuple[str, Scalar]:
-    """`NAME=VALUE`, the value read as a scalar of YAML."""
+    """`NAME=VALUE`: the name of an argument, and a value read as a scalar of YAML."""
     name, equals, value = text.partition("=")
     try:
-        read = yaml.safe_load(value)
-    except yaml.YAMLError:
+        read = parse_yaml(value)
+    except ValueError:
         read = value
-    if not name or not equals or not isinstance(read, bool | int | float | str):
+    infinite = isinstance(read, float) and not math.isfinite(read)  # JSON has no word for it
+    if not name.isidentifier() or not equals or not isinstance(read, bool | int | float | str) or infinite:
         raise UserError(f"--param {text}: expected NAME=VALUE, with a number, true, false or a text as value")
     return name, read
 

@@ -24,7 +24,7 @@ from flows.cli_comparing import compare, tune
 from flows.cli_reporting import history, pack, report
 from flows.local_server import api, prepare_environment
 from flows.options import SweepOptions, with_sweep_options
-from tasks.core.errors import ServegridError, UserError
+from tasks.core.errors import ServegridError, UserError, printable, refusal
 from tasks.core.site import default_site
 
 app = typer.Typer(
@@ -44,7 +44,7 @@ def plan(options: SweepOptions) -> None:
     """Show which cells would run, what is stored of them, their last time, and what is left out and why."""
     from flows import forecast
     from flows.planning import plan as make_plan
-    from tasks.core.results import last_wall_s
+    from tasks.core.tables import last_wall_s
 
     site = default_site()
     last = last_wall_s(site.results)
@@ -57,9 +57,9 @@ def plan(options: SweepOptions) -> None:
             found = forecast.expect(entry.plugin, cell, site, last)
             times.append(found.wall_s)
             seconds = f"{found.wall_s:.0f} s" if found.wall_s else ""
-            table.add_row(cell.name, "yes", points, found.line, seconds)
+            table.add_row(cell.name, "yes", points, escape(found.line), seconds)
         for excluded in entry.plan.excluded:
-            table.add_row(excluded.cell.name, "no", "", excluded.reason, "")
+            table.add_row(excluded.cell.name, "no", "", escape(excluded.reason), "")
     console.print(table)
     known = [seconds for seconds in times if seconds]
     never = f"; {len(times) - len(known)} never run before" if len(known) < len(times) else ""
@@ -212,8 +212,13 @@ def main() -> None:
     try:
         prepare_environment(default_site())
         app(standalone_mode=True)
-    except ServegridError as error:
-        Console(stderr=True).print(f"servegrid: {error}", style="red", markup=False, soft_wrap=True)
+    except (ServegridError, OSError) as error:
+        said = error if isinstance(error, ServegridError) else refusal(error)
+        if said is None:
+            raise
+        Console(stderr=True).print(
+            f"servegrid: {printable(str(said))}", style="red", markup=False, soft_wrap=True
+        )
         sys.exit(2)
 
 

@@ -48,6 +48,8 @@ def prepare_environment(site: Site) -> None:
     os.environ.setdefault("PREFECT_LOGGING_EXTRA_LOGGERS", "servegrid")
     # The command shows its own lines; Prefect's go to the API.
     os.environ.setdefault("PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL", "CRITICAL")
+    # It waits 2, 4, 8 ... s between tries: a server that is away for some minutes costs no cell.
+    os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "7")
     if not os.environ.get("PREFECT_API_URL"):
         os.environ |= settings(site)
         try:

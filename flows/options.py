@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from tasks.core.errors import UserError
+from tasks.core.files import is_path
 from tasks.core.matrix import Selection
+from tasks.core.names import LONGEST_NAME, check_text
 from tasks.core.values import ModelFile
 from tasks.core.yaml_files import explain
 
@@ -73,6 +75,14 @@ class SweepOptions(Selection):
     )
     params: tuple[str, ...] = Field((), description="NAME=VALUE: a parameter of the model, or a new value")
 
+    @field_validator("*")
+    @classmethod
+    def _texts(cls, given: Any, info: ValidationInfo) -> Any:
+        for text in given if isinstance(given, tuple) else (given,):
+            if isinstance(text, str):
+                check_text(text, path=info.field_name != "params")
+        return given
+
     @model_validator(mode="after")
     def _one_model(self) -> SweepOptions:
         named = [name for name in (*MODEL_FILES, "model_dir") if getattr(self, name) is not None]
@@ -108,7 +118,7 @@ class SweepOptions(Selection):
     def title(self) -> str:
         """What one model's run is called."""
         path = self.model_dir or (self.model_file or (None, None))[1]
-        return Path(path).name if path else self.models[0]
+        return Path(path).name[:LONGEST_NAME] if path else self.models[0]
 
     @property
     def subject(self) -> str:
@@ -197,7 +207,7 @@ def _flag(name: str) -> str:
 
 def _with_whole_path(param: str) -> str:
     name, equals, value = param.partition("=")
-    return f"{name}{equals}{Path(value).absolute()}" if "/" in value and Path(value).exists() else param
+    return f"{name}{equals}{Path(value).absolute()}" if is_path(value) else param
 
 
 def _option(name: str) -> Any:

@@ -17,7 +17,7 @@ from flows.options import SweepOptions
 from tasks.baseline import Baseline
 from tasks.core.clock import collecting, now
 from tasks.core.environment import Host
-from tasks.core.errors import InfeasibleError, StepError, UnsupportedError
+from tasks.core.errors import InfeasibleError, StepError, UnsupportedError, refusal
 from tasks.core.files import write_atomic
 from tasks.core.memory import peak_bytes
 from tasks.core.results import (
@@ -147,7 +147,7 @@ class Recorder:
                 write_atomic(path, traceback.format_exc())
                 record.outcome = Outcome(
                     verdict="error",
-                    reason=f"an error of servegrid itself: {type(error).__name__}: {error}",
+                    reason=refusal(error) or f"an error of servegrid itself: {type(error).__name__}: {error}",
                     log=str(path),
                     command=self._again(cell),
                 )

@@ -14,6 +14,7 @@ from tasks.core.build import Workplace, run_step
 from tasks.core.environment import how_to_install, missing, versions
 from tasks.core.errors import StepError, UnsupportedError, UserError
 from tasks.core.files import digest_path
+from tasks.core.names import LONGEST_NAME
 from tasks.core.plugins import Plugin
 from tasks.core.site import Site
 from tasks.core.spec import ModelSpec
@@ -23,6 +24,7 @@ from tasks.core.yaml_files import load_yaml
 
 VERSION = 1
 TIMEOUT_S = 1800.0
+PROTOBUF_LIMIT = 2**31 - 1
 TEMPLATE = Path(__file__).parent / "file_plugin"
 
 LIBRARIES: dict[ModelFile, tuple[str, ...]] = {
@@ -58,7 +60,7 @@ def model_folder(
         version=VERSION,
         fields={
             "kind": kind,
-            "name": re.sub(r"\W+", "_", path.absolute().name.removesuffix(path.suffix)),
+            "name": _name(path),
             "shapes": dict(_shape(text) for text in shapes),
             "requires": LIBRARIES[kind],
         },
@@ -98,6 +100,8 @@ def model_folder(
 def _check_kind(kind: ModelFile, path: Path, flag: str) -> None:
     if not path.exists():
         raise UserError(f"{flag}: no such file or folder")
+    if kind == "onnx" and path.stat().st_size > PROTOBUF_LIMIT:
+        raise UserError(f"{flag}: over 2 GB, which no ONNX file can be; keep its weights as external data")
     if path.is_dir() and kind != "savedmodel":
         raise UserError(f"{flag}: a folder; give the model's file")
     if kind == "savedmodel" and not (path / "saved_model.pb").is_file():
@@ -111,6 +115,12 @@ def _external(kind: ModelFile, path: Path) -> dict[str, str]:
     content = path.read_bytes()
     beside = sorted(p for p in path.absolute().parent.iterdir() if p.is_file() and p.name != path.name)
     return {f"beside/{p.name}": digest_path(p) for p in beside if p.name.encode() in content}
+
+
+def _name(path: Path) -> str:
+    """The model's name: what of the file's a name can have."""
+    stem = path.absolute().name.removesuffix(path.suffix)
+    return re.sub(r"\W+", "_", stem, flags=re.ASCII)[:LONGEST_NAME] or "model"
 
 
 def _shape(text: str) -> tuple[str, list[int]]:

@@ -80,11 +80,17 @@ def infer(client: Any, endpoint: Endpoint, batch: Samples) -> Arrays:
     """One request.
 
     Raises:
-        StepError: the server refused it or is gone.
+        StepError: the server refused it or is gone, or an output is of another type than it should be.
     """
     try:
         result = client.infer(endpoint.model, batch.inputs(), client_timeout=TIMEOUT_S)
     except InferenceServerException as error:
         raise StepError(f"the server did not answer: {error}", log=endpoint.server_log) from error
-    answer = {output.name: result.as_numpy(output.name) for output in result.get_response().outputs}
+    outputs = result.get_response().outputs
+    for output in outputs:
+        wanted = batch.output_dtypes.get(output.name, output.datatype)
+        if output.datatype != wanted:
+            said = f"the answer's {output.name} is {output.datatype}; the model's config says {wanted}"
+            raise StepError(said, log=endpoint.server_log)
+    answer = {output.name: result.as_numpy(output.name) for output in outputs}
     return answer | {name: answer[name][:, 0] for name in batch.flat_outputs}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import polars as pl
 from prefect import task
@@ -37,11 +39,11 @@ def write(folder: Path, slo: Slo | None = None) -> str:
     cells, measurements = results.read(folder)
     models = cells["model"].unique(maintain_order=True).to_list()
     theirs = published_table.read(default_site().models, models)
-    _replace(folder / "cells.parquet", cells.write_parquet)
-    _replace(folder / "measurements.parquet", measurements.write_parquet)
+    write_atomic(folder / "cells.parquet", _bytes(cells.write_parquet))
+    write_atomic(folder / "measurements.parquet", _bytes(measurements.write_parquet))
     for scenario in ("offline", "online"):
         table = results.published_columns(measurements, scenario)
-        _replace(folder / f"{scenario}.csv", table.write_csv)
+        write_atomic(folder / f"{scenario}.csv", _bytes(table.write_csv))
     before = past(folder)
     moved = [move for move in before.moves if move.campaigns[1] in cells["campaign"]]
     text = document(folder.name, cells, measurements, slo, beside(measurements, theirs), moved)
@@ -101,8 +103,8 @@ def summarize(folder: Path, profile: str, run: str) -> None:
     )
 
 
-def _replace(path: Path, write: Callable[[Path], None]) -> None:
-    """Write beside and rename: whoever reads meanwhile sees the old file or the new."""
-    fresh = path.with_name(f".{path.name}.new")
-    write(fresh)
-    fresh.replace(path)
+def _bytes(write: Callable[[IO[bytes]], None]) -> bytes:
+    """What it would write to a file. Polars does not tell a full disk by its name."""
+    file = io.BytesIO()
+    write(file)
+    return file.getvalue()

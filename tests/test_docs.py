@@ -69,6 +69,26 @@ def test_page_of_formats_is_made_of_the_expected_cells() -> None:
     assert (ROOT / "docs" / "formats.md").read_text() == make(cells), "run python docs/make_formats.py"
 
 
+def test_page_of_faults_has_just_the_faults_that_there_are(faults: dict[str, list[tuple[str, ...]]]) -> None:
+    """`faults` are those of every file that was collected, which may be a part of the suite."""
+    shown = runpy.run_path(str(ROOT / "conftest.py"))["row"]
+    page = (ROOT / "docs" / "reliability.md").read_text().splitlines()
+    found = {line.rpartition(" | ")[0] for line in page if line.startswith("| ") and line.count(" | ") > 1}
+    wanted = {shown(fault) for of_file in faults.values() for fault in of_file}
+    assert wanted <= found, "run `make reliability`"
+    files = {str(p) for p in (ROOT / "tests").rglob("test_*.py") if "pytest.mark.fault(" in p.read_text()}
+    if files <= set(faults):
+        assert found - {"| fault | promised", "| --- | ---"} == wanted, "run `make reliability`"
+
+
+def test_nothing_went_wrong_as_the_page_of_faults_was_made() -> None:
+    page = (ROOT / "docs" / "reliability.md").read_text()
+    counts = dict(re.findall(r"^\| ([^|]+) \| (\d+) \|$", page, flags=re.MULTILINE))
+    assert int(counts["distinct classes of input tried"]) >= 60
+    for name in ("wrong outcomes", "rows lost", "processes left", "shared memory and temporary files left"):
+        assert counts[name] == "0", name
+
+
 def test_every_setting_is_in_the_readme() -> None:
     for name in re.findall(r"SERVEGRID_\w+", (ROOT / "tasks" / "core" / "site.py").read_text()):
         assert name in README, name

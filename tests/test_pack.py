@@ -128,6 +128,7 @@ def test_embedded_server_is_offered_for_what_it_can_serve(
     assert ("start-embedded.sh" in (tmp_path / "pack" / "README.md").read_text()) is there
 
 
+@pytest.mark.fault("Security", "refused; nothing is written", what="packing a cell called")
 @pytest.mark.parametrize("cell", ["../c1", "/etc", "toy-onnx/../..", "other"])
 def test_name_that_is_no_cell_of_the_campaign_is_refused(
     campaign: Path, site: Site, tmp_path: Path, cell: str
@@ -139,6 +140,7 @@ def test_name_that_is_no_cell_of_the_campaign_is_refused(
     assert not (tmp_path / "pack").exists()
 
 
+@pytest.mark.fault("Security", "refused; nothing is written", what="a link that leads out of a campaign at")
 @pytest.mark.parametrize("where", ["toy/1/secret", "toy/1/up", "toy/config.pbtxt"])
 def test_link_that_leads_out_is_refused_and_nothing_is_left(
     campaign: Path, site: Site, tmp_path: Path, where: str
@@ -168,6 +170,9 @@ def test_folder_that_holds_something_is_not_touched(campaign: Path, site: Site, 
     assert [path.name for path in (tmp_path / "pack").iterdir()] == ["mine"]
 
 
+@pytest.mark.fault(
+    "Disks", "told to run the cell again; nothing is written", what="an artifact is gone when it is packed"
+)
 def test_artifact_that_is_gone_says_to_run_the_cell_again(campaign: Path, site: Site, tmp_path: Path) -> None:
     (site.store.root / "objects" / "digest" / "model.onnx").unlink()
     (site.store.root / "objects" / "digest").rmdir()

@@ -173,6 +173,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(folder / "report.html", (cells, points), past(folder / "c2"))
 
 
+@pytest.mark.fault("Security", "a browser shows it, and runs nothing", what="a report with hostile names")
 def test_report_opens_from_disk_with_every_chart_drawn(browser: webdriver.Chrome, report: Path) -> None:
     opened(browser, report, (1280, 900))
     assert len(charts(browser)) == 13

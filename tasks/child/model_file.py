@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,8 @@ from tasks.core.values import TRITON_DTYPES, Format, Interface, Tensor, Value
 from tasks.model_file import TEMPLATE
 
 SAMPLES = 64
+MOST_BYTES = 2**32
+"""Of the random samples of an input."""
 MAX_BATCH = 8
 
 Axes = tuple[int, ...]
@@ -124,6 +127,8 @@ def _resolve(tensor: Declared, given: list[int] | None, sample: Any) -> Tensor:
         shape = (-1,) * len(asked)
     if not shape:
         raise UnsupportedError(f"input {name!r} is one number: it has no axis that counts samples")
+    if 0 in shape:
+        raise UnsupportedError(f"input {name!r} is {list(shape)}: an axis of 0 leaves nothing to serve")
     for kind, axes in (("--shape", given), ("--samples", sample.shape if sample is not None else None)):
         if axes is not None:
             _check_axes(f"{kind}: input {name!r}", shape, tuple(axes))
@@ -192,6 +197,11 @@ def random_samples(tensors: tuple[Tensor, ...]) -> Arrays:
     for tensor in tensors:
         batch = _fixed(tensors) or 1
         shape, dtype = [-(-SAMPLES // batch) * batch, *map(int, tensor.shape[1:])], np.dtype(tensor.dtype)
+        if math.prod(shape) * dtype.itemsize > MOST_BYTES:
+            raise UnsupportedError(
+                f"input {tensor.name!r}: {shape[0]} random samples of {list(tensor.shape)} are over 4 GiB; "
+                "give --samples or a smaller --shape"
+            )
         if np.issubdtype(dtype, np.floating):
             found[tensor.name] = rng.normal(size=shape).astype(dtype)
         else:

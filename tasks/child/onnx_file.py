@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,17 +11,17 @@ import numpy as np
 import onnx
 import onnxruntime
 from google.protobuf.message import DecodeError
-from onnx.external_data_helper import load_external_data_for_model, uses_external_data
+from onnx.external_data_helper import _get_all_tensors, load_external_data_for_model, uses_external_data
 
 from tasks.arrays import Arrays
 from tasks.child.model_file import Declared, one_line
 from tasks.core.build import Job
 from tasks.core.errors import UnsupportedError
 from tasks.core.values import Format, Interface
+from tasks.model_file import PROTOBUF_LIMIT
 
 FILE = "model.onnx"
 FORMATS: dict[Format, dict[str, Any]] = {"onnx": {"export": "onnx", "precisions": ["fp32", "fp16"]}}
-PROTOBUF_LIMIT = 2**31 - 1
 
 
 class OnnxNetwork:
@@ -56,15 +57,15 @@ def declared(path: Path) -> tuple[list[Declared], list[Declared], int]:
 def copy(path: Path, target: Path) -> None:
     """One file, with its external data inside; checked by ONNX Runtime."""
     model = _parse(path)
-    outside = [tensor for tensor in model.graph.initializer if uses_external_data(tensor)]
+    outside = [tensor for tensor in _get_all_tensors(model) if uses_external_data(tensor)]
     if outside:
         _check_places(outside)
+        if model.ByteSize() + sum(map(_size, outside)) > PROTOBUF_LIMIT:
+            raise UnsupportedError("with its external data it is over 2 GB, more than one ONNX file can hold")
         try:
             load_external_data_for_model(model, str(path.parent))
         except Exception as error:  # missing, too short, a link: onnx has no one type for it
             raise UnsupportedError(f"its external data: {one_line(error)}") from error
-        if model.ByteSize() > PROTOBUF_LIMIT:
-            raise UnsupportedError("with its external data it is over 2 GB, more than one ONNX file can hold")
         onnx.save(model, str(target))
     else:
         shutil.copy(path, target)
@@ -100,6 +101,12 @@ def _check_places(tensors: list[Any]) -> None:
             raise UnsupportedError(
                 f"its external data: weight {tensor.name!r} is in {place!r}; it must lie beside the file"
             )
+
+
+def _size(tensor: Any) -> int:
+    """Bytes of a tensor."""
+    item = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)).itemsize
+    return math.prod(tensor.dims) * int(item)
 
 
 def _tensor(kind: str, value: Any) -> Declared:

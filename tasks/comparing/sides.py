@@ -26,6 +26,7 @@ from tasks.core import results
 from tasks.core.columns import POINT, point_in_words
 from tasks.core.errors import UserError
 from tasks.core.results import CELLS, MEASUREMENTS, WHOLE, Row
+from tasks.core.tables import read_parquet
 from tasks.core.values import LoadPlan, Product, Serving, Value
 from tasks.loadgen.base import STABLE_WINDOWS
 
@@ -183,14 +184,7 @@ def _read(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The tables of a campaign; of one that was copied without its rows, from their parquet files."""
     if (folder / "rows.jsonl").is_file():
         return results.read(folder)
-    tables = (pl.read_parquet(folder / f"{name}.parquet") for name in ("cells", "measurements"))
-    cells, measurements = (_whole(t, s) for t, s in zip(tables, (CELLS, MEASUREMENTS), strict=True))
-    return cells, measurements
-
-
-def _whole(table: pl.DataFrame, schema: dict[str, pl.DataType]) -> pl.DataFrame:
-    """With the columns of now: those that an older campaign did not have are null."""
-    return table.select(
-        (pl.col(name) if name in table.columns else pl.lit(None).alias(name)).cast(kind)
-        for name, kind in schema.items()
+    return (
+        read_parquet(folder / "cells.parquet", CELLS),
+        read_parquet(folder / "measurements.parquet", MEASUREMENTS),
     )

@@ -12,7 +12,16 @@ A message says what is wrong, where, and what to write or do instead.
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
+
+SHOWN = 20
+"""Names that an error lists at most."""
+NOT_READY = (
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),
+    *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENAMETOOLONG, errno.ENOTDIR),
+)
+"""What the system refuses because of the host or of a path, and not because of a defect of ours."""
 
 
 class ServegridError(Exception):
@@ -46,11 +55,23 @@ class StepError(ServegridError):
         self.code = code
 
 
+def printable(text: str) -> str:
+    """The text for a terminal: what is no character of a line, as an escape of the terminal's, is spelled."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+
+
+def refusal(error: BaseException) -> str | None:
+    """What the system refused, in one line; None where the error is another one."""
+    if not isinstance(error, OSError) or error.errno not in NOT_READY:
+        return None
+    return f"{error.filename or 'the system'}: {error.strerror}"
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
     """The error for a name that is in no list, with the nearest names that are."""
-    choices = sorted(known)
+    choices = sorted(set(known))
     near = difflib.get_close_matches(name, choices, n=3, cutoff=0.4)
     hint = f"did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
-    return UserError(
-        f"unknown {kind} {name!r}: {hint + ' ' if hint else ''}known: {', '.join(choices) or 'none'}"
-    )
+    more = f" and {len(choices) - SHOWN} more" if len(choices) > SHOWN else ""
+    listed = (", ".join(choices[:SHOWN]) or "none") + more
+    return UserError(f"unknown {kind} {name!r}: {hint + ' ' if hint else ''}known: {listed}")

@@ -6,6 +6,8 @@ import functools
 import hashlib
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -36,13 +38,32 @@ def _digest_as_of(path: Path, stamps: frozenset[tuple[Path, int, int]]) -> str:
     return digest_tree(path) if path.is_dir() else digest_file(path)
 
 
-def write_atomic(path: Path, text: str) -> None:
+def is_path(text: str) -> bool:
+    """Whether a parameter's text is the path of a file or folder: it has a slash, and is there."""
+    try:
+        return "/" in text and Path(text).exists()
+    except OSError:  # too long for a path
+        return False
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """An error of the system in the block names `path` where it names no file, as a full disk's does."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+def write_atomic(path: Path, content: str | bytes) -> None:
     """Write a file so that a reader, or a crash, sees the old content or the new, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
-        with fresh.open("w", encoding="utf-8") as file:
-            file.write(text)
+        with writing(path), fresh.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)

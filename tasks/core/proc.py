@@ -22,6 +22,8 @@ from tasks.core.errors import StepError
 log = logging.getLogger("servegrid")
 
 TAIL_LINES = 12
+QUIET = {"ORT_DISABLE_TELEMETRY": "1"}
+"""ONNX Runtime reports every session to its maker, unless it is told not to."""
 KILLED = 128 + signal.SIGKILL
 
 
@@ -136,7 +138,7 @@ def _popen(
         stdin=subprocess.PIPE,
         stdout=stdout,
         stderr=subprocess.STDOUT,
-        env=None if env is None else dict(os.environ) | dict(env),
+        env={**os.environ, **QUIET, **(env or {})},
         cwd=cwd,
         start_new_session=True,
     )

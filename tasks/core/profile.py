@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, PositiveFloat, Tag, field_validator
 
+from tasks.core.names import Name
 from tasks.core.server_choice import ServerChoice
 from tasks.core.values import Format, Precision, Value
 
@@ -61,13 +62,13 @@ class GpuProfile(Value):
     say.
     """
 
-    name: str
+    name: Name
     description: str
     device_kind: Literal["cpu", "gpu"]
     device_names: tuple[str, ...]
     compute_capability: str | None = Field(None, pattern=r"^\d+\.\d$")
     memory_gb: PositiveFloat | None = None
-    pool: str
+    pool: Name
     precisions: tuple[Precision, ...]
     peak: Peak | None = None
     unsupported: tuple[ProfileRule, ...] = ()

@@ -22,6 +22,7 @@ import polars as pl
 from tasks.core.columns import MEASURED, PLACE, SERVING, TRUST
 from tasks.core.environment import Host
 from tasks.core.errors import UserError
+from tasks.core.files import writing
 from tasks.core.roofline import Roofline
 from tasks.core.values import Cell, LoadPlan, Precision, Product, Serving
 
@@ -177,7 +178,7 @@ class Writer:
             known = CELLS if kind == "cell" else MEASUREMENTS
             assert not set(row) - set(known), set(row) - set(known)
         lines = b"".join(json.dumps({"kind": kind} | row).encode() + b"\n" for kind, row in rows)
-        with self._path.open("a+b") as file:
+        with writing(self._path), self._path.open("a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # the kernel lets go of it with the file, or with this process
             if file.seek(0, os.SEEK_END) and not _ends_with_newline(file):
                 file.write(b"\n")  # a crash cut the last row off: let it not take this one along
@@ -205,7 +206,10 @@ def campaign_folder(results: Path, campaign: str) -> Path:
 def asked(folder: Path) -> Row:
     """The options that a campaign was given, as its `campaign.json` has them; without one, none."""
     path = folder / "campaign.json"
-    return dict(json.loads(path.read_text(encoding="utf-8"))["options"]) if path.exists() else {}
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8"))["options"]) if path.exists() else {}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{path}: cannot be read as the options of a campaign: {error}") from error
 
 
 def ground(folder: Path, profile: str) -> Path:
@@ -276,17 +280,6 @@ def finished(folder: Path) -> set[tuple[str, str]]:
         return set()
     cells, _ = read(folder)
     return set(cells.filter(pl.col("verdict").is_in(SETTLED)).select("cell", "profile").iter_rows())
-
-
-def last_wall_s(results: Path) -> dict[tuple[str, str, bool], float]:
-    """(cell, profile, random weights) -> how long its last run took, in s, over all campaigns; a run that was
-    cut short does not count."""
-    found: dict[tuple[str, str, bool], float] = {}
-    for path in sorted(results.glob("*/cells.parquet"), key=lambda path: path.stat().st_mtime):
-        cells = pl.read_parquet(path).filter(pl.col("verdict").is_in(WHOLE))
-        for row in cells.iter_rows(named=True):
-            found[row["cell"], row["profile"], row["random_weights"]] = row["wall_s"]
-    return found
 
 
 def published_columns(measurements: pl.DataFrame, scenario: str) -> pl.DataFrame:

@@ -8,6 +8,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, field_validator, model_v
 
 from tasks.core import shapes
 from tasks.core.metric import Metric
+from tasks.core.names import Name
 from tasks.core.onnx_spec import OnnxConversion
 from tasks.core.shapes import ShapeRange
 from tasks.core.spec_rules import wrong_batches, wrong_formats
@@ -171,7 +172,7 @@ class Variant(Value):
 class ModelSpec(Value):
     """`models/<name>/model.yaml`."""
 
-    name: str
+    name: Name
     description: str
     framework: Framework
     requires: tuple[str, ...]
@@ -180,7 +181,7 @@ class ModelSpec(Value):
     outputs: tuple[Tensor, ...] = Field(min_length=1)
     formats: dict[Format, FormatSpec]
     tolerances: dict[Precision, Tolerances]
-    variants: dict[str, Variant]
+    variants: dict[Name, Variant]
 
     @model_validator(mode="after")
     def _complete(self) -> ModelSpec:

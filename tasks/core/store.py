@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ from typing import Any
 from filelock import FileLock
 from pydantic import Field
 
-from tasks.core.files import digest_tree, fsync, write_atomic
+from tasks.core.files import digest_tree, fsync, write_atomic, writing
 from tasks.core.values import ArtifactRef, Value
 
 
@@ -101,11 +102,12 @@ class Store:
 
         Two builders of one key: one builds, the other waits and finds it.
         """
+        if found := self.find(request.key):
+            return found  # without a lock, so that a store may be read-only
         with self._locked(request.key):
-            found = self.find(request.key)
-            if found:
+            if found := self.find(request.key):
                 return found
-            with self._scratch(request.key) as folder:
+            with writing(self.root), self._scratch(request.key) as folder:
                 make(folder)
                 ref = self._keep(folder)
             entry = Entry(request=request.document(), artifact=ref, cell=cell)
@@ -146,8 +148,12 @@ class Store:
 
 
 def _entry(path: Path) -> Entry | None:
-    """A file of `keys/`; None when there is none, or a crash or an editor has spoilt it."""
+    """A file of `keys/`; None when there is none, or a crash or somebody has spoilt it: it names no place out
+    of the store."""
     try:
-        return Entry.model_validate_json(path.read_text(encoding="utf-8"))
+        entry = Entry.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
+    ref = entry.artifact
+    ours = re.fullmatch("[0-9a-f]{64}", ref.digest) and ref.path == f"objects/{ref.digest}"
+    return entry if ours else None

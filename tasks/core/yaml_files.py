@@ -51,19 +51,27 @@ def load_yaml(path: Path, kind: type[SpecT]) -> SpecT:
     try:
         if path.stat().st_size > LARGEST_BYTES:
             raise UserError(f"{path}: over {LARGEST_BYTES // 2**20} MiB: this is no file of settings")
-        data: Any = yaml.load(path.read_text(encoding="utf-8"), _Loader)  # noqa: S506  # it is a safe one
+        data = parse_yaml(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from error
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none
-        raise UserError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
-    except RecursionError:
-        raise UserError(f"{path}: not valid YAML: nested too deep") from None
+    except ValueError as error:
+        raise UserError(f"{path}: not valid YAML: {error}") from error
     if not isinstance(data, dict):
         raise UserError(f"{path}: expected a mapping of keys, found {type(data).__name__}")
     try:
         return kind.model_validate(data)
     except ValidationError as error:
         raise UserError(f"{path}: {explain(error, kind)}") from error
+
+
+def parse_yaml(text: str) -> Any:
+    """What a YAML text says; raises ValueError with what is wrong, in one line."""
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506  # it is a safe one
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none
+        raise ValueError(" ".join(str(error).split())) from error
+    except RecursionError:
+        raise ValueError("nested too deep") from None
 
 
 def explain(error: ValidationError, kind: type[Value]) -> str:
@@ -77,5 +85,5 @@ def explain(error: ValidationError, kind: type[Value]) -> str:
             entries.append(f"{where}: this key is required")
         else:
             found = "" if isinstance(item["input"], dict) else f" (found {reprlib.repr(item['input'])})"
-            entries.append(f"{where}: {item['msg']}{found}")
+            entries.append(f"{where}: {item['msg'].removeprefix('Value error, ')}{found}")
     return "; ".join(entries)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tritonclient.utils.shared_memory as shm
 from tritonclient.utils import InferenceServerException
 
+from tasks.core.errors import StepError
 from tasks.core.values import SharedMemory
 from tasks.loadgen.client import Order
 from tasks.loadgen.messages import Input, Place, Request
@@ -20,6 +23,7 @@ from tasks.loadgen.requests import Samples
 DISTINCT_REQUESTS = 8
 IN_USE_S = 5.0
 DEVICE = 0
+SHM = Path("/dev/shm")
 
 Array = np.ndarray[Any, Any]
 Requests = list[list[Request]]
@@ -73,6 +77,8 @@ def region(
 ) -> None:
     """Create a region with these arrays in it and register it, until the stack unwinds."""
     size = max(size, 1)
+    if kind == "system":
+        _check_room(size)
     if kind == "cuda":
         import tritonclient.utils.cuda_shared_memory as cuda  # needs a CUDA library
 
@@ -87,6 +93,16 @@ def region(
         client.register_system_shared_memory(name, f"/{name}", size)
         stack.callback(unregister, client, name)
         shm.set_shared_memory_region(handle, arrays)
+
+
+def _check_room(size: int) -> None:
+    """Raises StepError where /dev/shm has no room: who writes there would be killed (SIGBUS)."""
+    free = shutil.disk_usage(SHM).free
+    if size > free:
+        raise StepError(
+            f"{SHM} has {free / 1e6:.1f} MB free, and {size / 1e6:.1f} MB are needed: make it larger "
+            "(docker: --shm-size), or give --shared-memory none"
+        )
 
 
 def unregister(client: Any, name: str, kind: SharedMemory = "system") -> None:

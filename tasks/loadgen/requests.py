@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,8 @@ class Samples:
     """Samples of a model in the data types that its server wants, batch axis first.
 
     fixed: the only batch that a server which does no batching takes;
-    flat_outputs: those to which the server adds an axis of 1 beside the batch.
+    flat_outputs: those to which the server adds an axis of 1 beside the batch;
+    output_dtypes: what the server's config says of its outputs.
     """
 
     def __init__(
@@ -31,8 +34,10 @@ class Samples:
         dtypes: dict[str, str],
         fixed: int | None = None,
         flat_outputs: tuple[str, ...] = (),
+        output_dtypes: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.dtypes, self.fixed, self.flat_outputs = dtypes, fixed, flat_outputs
+        self.output_dtypes = output_dtypes
         self.arrays: Arrays = {
             name: np.ascontiguousarray(arrays[name].astype(triton_to_np_dtype(dtype), copy=False))
             for name, dtype in dtypes.items()
@@ -42,17 +47,20 @@ class Samples:
     def read(cls, artifact: Path, config: str) -> Samples:
         """Samples of a `profile_data` artifact for a model config (JSON)."""
         told = json.loads(config)
-        dtypes = {entry["name"]: entry["data_type"].removeprefix("TYPE_") for entry in told["input"]}
+        dtypes, output_dtypes = (
+            {entry["name"]: entry["data_type"].removeprefix("TYPE_") for entry in told.get(kind, ())}
+            for kind in ("input", "output")
+        )
         with np.load(artifact / "samples.npz") as file:
             arrays = {name: file[f"x/{name}"] for name in dtypes}
         if not told.get("max_batch_size"):
-            return cls(arrays, dtypes, int(told["input"][0]["dims"][0]))
+            return cls(arrays, dtypes, int(told["input"][0]["dims"][0]), output_dtypes=output_dtypes)
         flat_inputs, flat_outputs = (
             tuple(entry["name"] for entry in told.get(kind, ()) if "reshape" in entry)
             for kind in ("input", "output")
         )
         arrays |= {name: arrays[name][:, None] for name in flat_inputs}
-        return cls(arrays, dtypes, flat_outputs=flat_outputs)
+        return cls(arrays, dtypes, flat_outputs=flat_outputs, output_dtypes=output_dtypes)
 
     def __len__(self) -> int:
         return len(next(iter(self.arrays.values())))
@@ -61,7 +69,7 @@ class Samples:
         """`size` samples from `start`, going round at the end."""
         rows = (start + np.arange(size)) % len(self)
         arrays = {name: array[rows] for name, array in self.arrays.items()}
-        return Samples(arrays, self.dtypes, self.fixed, self.flat_outputs)
+        return Samples(arrays, self.dtypes, self.fixed, self.flat_outputs, self.output_dtypes)
 
     def inputs(self) -> list[Any]:
         """The whole as inputs of one request."""

@@ -32,20 +32,26 @@ def load(
     Raises:
         StepError: the server refused or took longer than `timeout_s`.
     """
-    unload(client, model, timeout_s=timeout_s)
     try:
+        unload(client, model, timeout_s=timeout_s)
         client.load_model(model, config=config, files=files, client_timeout=timeout_s)
     except InferenceServerException as error:
         raise StepError(f"the server did not load {model}: {error}{_reason(model, log)}", log=log) from error
 
 
 def unload(client: Any, model: str, *, timeout_s: float) -> None:
-    """Unload `model` and wait until it is gone: the server's own answer comes before that."""
+    """Unload `model` and wait until it is gone: the server's own answer comes before that.
+
+    Raises:
+        InferenceServerException: the server refused, or the model was not gone after `timeout_s`.
+    """
     if not client.is_model_ready(model, client_timeout=ANSWER_S):
         return
     client.unload_model(model, client_timeout=timeout_s)
     deadline = time.monotonic() + timeout_s
-    while _state(client, model) in ("READY", "UNLOADING") and time.monotonic() < deadline:
+    while _state(client, model) in ("READY", "UNLOADING"):
+        if time.monotonic() > deadline:
+            raise InferenceServerException(f"{model} was not unloaded within {timeout_s:g} s")
         time.sleep(POLL_S)
 
 

@@ -14,17 +14,19 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from tasks.core.errors import StepError
 from tasks.core.server_choice import ServerChoice
 from tasks.core.site import Site
 from tasks.servers.base import Offer, Running
-from tasks.servers.started import Start, started
+from tasks.servers.started import PORT_TAKEN, Start, started
 
 WHEEL = "nvidia-pytriton==0.7.0"
 TRITON_RELEASE = "24.10"  # its server says 2.51.0
 BACKENDS: tuple[str, ...] = ("python",)
+PROTOCOLS = ("http", "grpc")
 READY_S = 30.0
 
 
@@ -79,13 +81,27 @@ def serve(
     Raises:
         StepError: it ended or was not ready within READY_S.
     """
+    with ExitStack() as stack:
+        try:
+            running = stack.enter_context(_serve(site, repository, log_path))
+        except StepError as error:
+            if PORT_TAKEN not in str(error):
+                raise
+            # Somebody has begun to listen where nobody did when the ports were chosen.
+            running = stack.enter_context(_serve(site, repository, log_path))
+        yield running
+
+
+@contextmanager
+def _serve(site: Site, repository: Path, log_path: Path) -> Iterator[Running]:
     start = Start.fresh()
     args = [
         str(_binary(site)),
         *start.options(repository),
         f"--backend-directory={_backend_folder(site)}",
-        *(f"--{kind}-address=127.0.0.1" for kind in start.ports),
-        *(f"--{kind}-port={port}" for kind, port in start.ports.items()),
+        "--allow-metrics=false",  # nobody reads them, and a port less may be taken by another
+        *(f"--{kind}-address=127.0.0.1" for kind in PROTOCOLS),
+        *(f"--{kind}-port={start.ports[kind]}" for kind in PROTOCOLS),
     ]
     with started(
         args, start, provider="embedded", log_path=log_path, ready_s=READY_S, env=_environment()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import json
 import socket
 import subprocess
 import time
@@ -22,6 +24,9 @@ from tasks.servers.control import unload_all
 
 KINDS = ("http", "grpc", "metrics")
 READY_S = 30.0
+PORT_TAKEN = "already in use"
+"""How tritonserver says that it cannot listen where it should."""
+ANSWER_S = 2.0
 UNLOAD_S = 10.0
 STOP_S = 10.0
 
@@ -43,6 +48,7 @@ class Start(NamedTuple):
         """The options of tritonserver that every provider gives."""
         return [
             f"--model-repository={repository}",
+            f"--id={self.shm_prefix}",
             "--model-control-mode=explicit",
             "--disable-auto-complete-config",
             f"--backend-config=python,shm-region-prefix-name={self.shm_prefix}",
@@ -71,7 +77,7 @@ def started(
     with proc.running(
         args, log_path=log_path, env=env, stop_s=STOP_S, shm_prefix=start.shm_prefix, container=container
     ) as process:
-        version = _wait_ready(process, url, log_path, ready_s)
+        version = _wait_ready(process, start, log_path, ready_s)
         try:
             yield Running(
                 grpc_url=url,
@@ -96,10 +102,10 @@ def free_ports(count: int) -> list[int]:
         return [entry.getsockname()[1] for entry in sockets]
 
 
-def _wait_ready(process: subprocess.Popen[bytes], url: str, log_path: Path, ready_s: float) -> str:
-    """The server's version, once it is ready."""
+def _wait_ready(process: subprocess.Popen[bytes], start: Start, log_path: Path, ready_s: float) -> str:
+    """The server's version, once it is ready by both protocols."""
     deadline = time.monotonic() + ready_s
-    with triton.InferenceServerClient(url) as client:
+    with triton.InferenceServerClient(f"127.0.0.1:{start.ports['grpc']}") as client:
         while time.monotonic() < deadline:
             if process.poll() is not None:
                 raise StepError(
@@ -107,8 +113,20 @@ def _wait_ready(process: subprocess.Popen[bytes], url: str, log_path: Path, read
                     f"{proc.tail(log_path)}",
                     log=str(log_path),
                 )
-            with contextlib.suppress(InferenceServerException):
-                if client.is_server_ready(client_timeout=2.0):
-                    return str(client.get_server_metadata().version)
+            with contextlib.suppress(
+                InferenceServerException, http.client.HTTPException, OSError, ValueError
+            ):
+                if client.is_server_ready(client_timeout=ANSWER_S):
+                    found = client.get_server_metadata(client_timeout=ANSWER_S)
+                    # Where another server has taken a port, it is that one which answers there.
+                    if found.name == _name_by_http(start.ports["http"]) == start.shm_prefix:
+                        return str(found.version)
             time.sleep(0.02)
     raise StepError(f"tritonserver was not ready within {ready_s:g} s", log=str(log_path))
+
+
+def _name_by_http(port: int) -> str:
+    """The name of the server there; asked without the proxy that the environment may name."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=ANSWER_S)) as connection:
+        connection.request("GET", "/v2")
+        return str(json.load(connection.getresponse())["name"])

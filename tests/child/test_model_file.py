@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +20,23 @@ from onnx import helper
 
 from tasks.core.spec import ModelSpec
 
+ONE_LINE = "one line that says what is wrong with the file; nothing of it is kept or run"
+
+
+class Runs:
+    """What a hostile pickle holds: unpickled, it would leave the file `ran` in the working folder."""
+
+    def __reduce__(self) -> Any:
+        return (os.system, ("touch ran",))
+
+
+def npy() -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.ones((2, 6), np.float32))
+    return file.getvalue()
+
+
+NPY = npy()
 READ = """
 import json, sys
 from pathlib import Path
@@ -72,14 +92,61 @@ def with_weights(location: str) -> Any:
     return model
 
 
+def in_a_constant(location: str) -> Any:
+    """A graph of a constant whose value lies in another file."""
+    value = with_weights(location).graph.initializer[0]
+    made = helper.make_graph(
+        [helper.make_node("Constant", [], ["w"], value=value), helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", T.FLOAT, ["n", 6])],
+        [helper.make_tensor_value_info("y", T.FLOAT, ["n", 3])],
+    )
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+def changed(model: Any, change: Callable[[Any], Any]) -> Any:
+    change(model)
+    return model
+
+
+def grow(model: Any) -> None:
+    model.graph.initializer[0].dims[:] = [2**16, 2**14]
+
+
+PICKLE = pickle.dumps(Runs())
+
 ONNX: dict[str, tuple[Any, dict[str, Any], str]] = {
     "garbage": (b"\x93\x00garbage" * 20, {}, "not an ONNX model"),
     "empty": (b"", {}, "not an ONNX model: it has no graph"),
     "html": (b"<!doctype html><html><body>404</body></html>", {}, "not an ONNX model"),
+    "truncated": (graph().SerializeToString()[:-9], {}, "not an ONNX model"),
+    "pickle": (PICKLE, {}, "not an ONNX model"),
+    "cycle": (
+        changed(graph(), lambda m: m.graph.node[0].input.__setitem__(0, "y")),
+        {},
+        "ONNX Runtime .* cannot run it",
+    ),
+    "domain": (
+        changed(graph(), lambda m: setattr(m.graph.node[0], "domain", "evil")),
+        {},
+        "ONNX Runtime .* cannot run it",
+    ),
+    "no-input": (changed(graph(), lambda m: m.graph.ClearField("input")), {}, "no inputs|cannot run it"),
+    "no-node": (changed(graph(), lambda m: m.graph.ClearField("node")), {}, "cannot run it|does not run"),
+    "opset-0": (graph(opset=0), {}, "cannot run it"),
     "opset": (graph(opset=99), {}, "ONNX Runtime .* cannot run it: .*pset"),
     "operator": (graph(node="NoSuchOperator"), {}, "ONNX Runtime .* cannot run it: .*NoSuchOperator"),
     "external-missing": (with_weights("w.bin"), {}, "its external data: .*w.bin"),
     "external-outside": (with_weights("../w.bin"), {}, r"'../w.bin'; it must lie beside the file"),
+    "external-above": (with_weights("/etc/hostname"), {}, r"'/etc/hostname'; it must lie beside the file"),
+    "external-in-a-constant": (in_a_constant("../w.bin"), {}, r"'../w.bin'; it must lie beside the file"),
+    "external-link": (with_weights("link.bin"), {}, "its external data: "),
+    "external-short": (with_weights("short.bin"), {}, "its external data: "),
+    "external-unnamed": (with_weights(""), {}, "its external data: |it must lie beside the file"),
+    "over-2-gb": (changed(with_weights("there.bin"), grow), {}, "over 2 GB"),
+    "zero-axis": (graph(("n", 0), out=("n", 0)), {}, r"input 'x' is \[-1, 0\]: an axis of 0"),
+    "zero-batch": (graph((0, 6), out=(0, 6)), {}, r"input 'x' is \[0, 6\]: an axis of 0"),
+    "huge-axis": (graph(("n", 2**40), out=("n", 2**40)), {}, "over 4 GiB; give --samples"),
     "no-axis": (graph((), out=()), {}, "input 'x' is one number: it has no axis that counts samples"),
     "part-of-a-batch": (
         graph((4, 6), out=(4, 6)),
@@ -93,6 +160,8 @@ ONNX: dict[str, tuple[Any, dict[str, Any], str]] = {
     "shape-rank": (graph(), {"shapes": {"x": [1, 6, 2]}}, "--shape: input 'x' has 2 axes"),
     "shape-axis": (graph(), {"shapes": {"x": [1, 7]}}, r"--shape: .*\[1, 7\] does not fit"),
     "pickled": (graph(), {"samples": {"x": np.array([{}, []], dtype=object)}}, "--samples .*not an .npz"),
+    "pickle-for-samples": (graph(), {"samples": PICKLE}, "--samples .*not an .npz"),
+    "one-array": (graph(), {"samples": NPY}, "--samples .*one array"),
     "not-a-zip": (graph(), {"samples": b"no zip"}, "--samples .*not an .npz file of plain arrays"),
     "array-name": (graph(), {"samples": {"X": np.ones((2, 6))}}, "--samples: no input 'X'; its inputs: x"),
     "array-missing": (graph(), {"samples": {}}, "--samples: no array 'x'; found: none"),
@@ -123,6 +192,8 @@ def onnx_answers(
     """What one process says of every ONNX file."""
     folder = tmp_path_factory.mktemp("files")
     (folder / "there.bin").write_bytes(np.ones((6, 3), np.float32).tobytes())
+    (folder / "short.bin").write_bytes(b"1234")
+    (folder / "link.bin").symlink_to("/etc/hostname")
     cases = []
     for name, (content, more, *_) in {**ONNX, **CLEAR}.items():
         content = content if isinstance(content, bytes) else content.SerializeToString()
@@ -141,10 +212,13 @@ def onnx_answers(
 
 
 @pytest.mark.parametrize("name", ONNX)
-def test_unclear_onnx_file(name: str, onnx_answers: tuple[Path, dict[str, str]]) -> None:
+@pytest.mark.fault("Inputs: ONNX files and samples", ONE_LINE)
+def test_unclear_onnx_file(name: str, onnx_answers: tuple[Path, dict[str, str]], happened: Any) -> None:
     said = onnx_answers[1][name]
     assert re.search(ONNX[name][2], said), said
     assert "\n" not in said
+    assert not Path("ran").exists()
+    happened(said)
 
 
 def test_clear_onnx_files_are_model_folders(onnx_answers: tuple[Path, dict[str, str]]) -> None:
@@ -173,6 +247,7 @@ def test_clear_onnx_files_are_model_folders(onnx_answers: tuple[Path, dict[str, 
 
 
 TORCHSCRIPT = """
+import pickle, zipfile
 import torch
 class Two(torch.nn.Module):
     def __init__(self):
@@ -188,7 +263,30 @@ example = (torch.zeros(2, 5, dtype=torch.int64), torch.ones(2, 1))
 torch.jit.trace(Two().eval(), example).save(f"{folder}/two.pt")
 torch.jit.trace(Named().eval(), torch.ones(2, 5), strict=False).save(f"{folder}/named.pt")
 torch.save({"a": torch.ones(2)}, f"{folder}/state.pt")
-cases = [
+class Runs:
+    def __reduce__(self):
+        import os
+        return (os.system, ("touch ran",))
+torch.save(Runs(), f"{folder}/hostile.pt")
+torch.save(Runs(), f"{folder}/hostile-legacy.pt", _use_new_zipfile_serialization=False)
+whole = (Path(folder) / "two.pt").read_bytes()
+(Path(folder) / "truncated.pt").write_bytes(whole[: len(whole) // 2])
+(Path(folder) / "empty.pt").write_bytes(b"")
+(Path(folder) / "text.pt").write_text("<!doctype html>")
+def rewrite(name, part, content):
+    with zipfile.ZipFile(f"{folder}/two.pt") as old, zipfile.ZipFile(f"{folder}/{name}.pt", "w") as new:
+        for entry in old.namelist():
+            new.writestr(entry, content if entry.endswith(part) else old.read(entry))
+rewrite("hostile-data", "/data.pkl", pickle.dumps(Runs()))
+rewrite("hostile-constants", "/constants.pkl", pickle.dumps(Runs()))
+rewrite("hostile-code", ".py", b"import os\nos.system('touch ran')\n")
+rewrite("no-code", ".py", b"")
+with zipfile.ZipFile(f"{folder}/zip.pt", "w") as file:
+    file.writestr("a", "b")
+names = ("hostile", "hostile-legacy", "hostile-data", "hostile-constants", "hostile-code", "no-code", "zip")
+names += ("truncated", "empty", "text")
+cases = [{"id": name, "file": f"{name}.pt", "shapes": {"ids": [1, 5]}} for name in names] + [
+    {"id": "pickle", "file": "pickle.pt"},
     {"id": "two", "file": "two.pt", "samples": "two.npz"},
     {"id": "no-shape", "file": "two.pt", "shapes": {"ids": [1, 5]}},
     {"id": "no-type", "file": "two.pt", "shapes": {"ids": [1, 5], "scale": [1, 1]}},
@@ -198,12 +296,39 @@ cases = [
 """
 
 
-def test_torchscript_files(tmp_path: Path, run_python: Callable[..., str]) -> None:
-    ids = np.array([[0, 1, 1, 0, 1]] * 3)
-    np.savez(tmp_path / "two.npz", ids=ids, scale=np.ones((3, 1), np.float32))
-    said = json.loads(run_python(READ + TORCHSCRIPT + REPORT, tmp_path, "torchscript").splitlines()[-1])
-    assert said.pop("two") == "ok"
-    spec = ModelSpec.model_validate(yaml.safe_load((tmp_path / "made" / "two" / "model.yaml").read_text()))
+@pytest.fixture(scope="module")
+def torchscript_answers(
+    tmp_path_factory: pytest.TempPathFactory, run_python: Callable[..., str]
+) -> tuple[Path, dict[str, str]]:
+    """What one process says of every TorchScript file."""
+    folder = tmp_path_factory.mktemp("files")
+    np.savez(folder / "two.npz", ids=np.array([[0, 1, 1, 0, 1]] * 3), scale=np.ones((3, 1), np.float32))
+    (folder / "pickle.pt").write_bytes(PICKLE)
+    return folder, json.loads(run_python(READ + TORCHSCRIPT + REPORT, folder, "torchscript").splitlines()[-1])
+
+
+NO_TORCHSCRIPT = (
+    *("hostile", "hostile-legacy", "hostile-data", "hostile-constants", "hostile-code", "no-code", "zip"),
+    *("truncated", "empty", "text", "pickle", "state"),
+)
+
+
+@pytest.mark.parametrize("name", NO_TORCHSCRIPT)
+@pytest.mark.fault("Inputs: TorchScript files and pickles", ONE_LINE)
+def test_what_is_no_torchscript_file_is_not_run(
+    name: str, torchscript_answers: tuple[Path, dict[str, str]], happened: Any
+) -> None:
+    said = torchscript_answers[1][name]
+    assert said.startswith("not a file of torch.jit.save: ")
+    assert "\n" not in said
+    assert not Path("ran").exists()
+    happened(said)
+
+
+def test_torchscript_files(torchscript_answers: tuple[Path, dict[str, str]]) -> None:
+    folder, said = torchscript_answers
+    assert said["two"] == "ok"
+    spec = ModelSpec.model_validate(yaml.safe_load((folder / "made" / "two" / "model.yaml").read_text()))
     assert [(t.name, t.dtype, t.shape) for t in (*spec.inputs, *spec.outputs)] == [
         ("ids", "int64", (-1, 5)),
         ("scale", "float32", (-1, 1)),
@@ -214,10 +339,10 @@ def test_torchscript_files(tmp_path: Path, run_python: Callable[..., str]) -> No
     assert "does not run with ids float32" in said["no-type"]
     assert "--samples does" in said["no-type"]
     assert "its forward returns Dict" in said["named"]
-    assert "not a file of torch.jit.save" in said["state"]
 
 
 SAVEDMODEL = """
+import shutil
 import tensorflow as tf
 class Module(tf.Module):
     def __init__(self):
@@ -229,7 +354,20 @@ module = Module()
 call = module.serve.get_concrete_function(tf.TensorSpec([None, 6], tf.float32, name="x"))
 tf.saved_model.save(module, f"{folder}/good", signatures={"serving_default": call})
 tf.saved_model.save(module, f"{folder}/other", signatures={"other": call})
-names = ("good", "other", "garbage")
+def spoilt(name, change):
+    shutil.copytree(f"{folder}/good", f"{folder}/{name}")
+    change(Path(folder) / name)
+def cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+spoilt("no-variables", lambda p: shutil.rmtree(p / "variables"))
+spoilt("no-index", lambda p: (p / "variables" / "variables.index").unlink())
+spoilt("no-values", lambda p: (p / "variables" / "variables.data-00000-of-00001").unlink())
+spoilt("cut-values", lambda p: cut(p / "variables" / "variables.data-00000-of-00001"))
+spoilt("cut-graph", lambda p: cut(p / "saved_model.pb"))
+spoilt("empty-graph", lambda p: (p / "saved_model.pb").write_bytes(b""))
+spoilt("pickle-for-graph", lambda p: shutil.copy(f"{folder}/pickle", p / "saved_model.pb"))
+names = ("good", "other", "garbage", "no-variables", "no-index", "no-values", "cut-values", "cut-graph")
+names += ("empty-graph", "pickle-for-graph")
 cases = [{"id": name, "file": name} for name in names]
 """
 EXPORT = """
@@ -255,19 +393,44 @@ step(reference, "reference", prepared | samples)
 """
 
 
-def test_savedmodels(tmp_path: Path, run_python: Callable[..., str]) -> None:
-    (tmp_path / "garbage").mkdir()
-    (tmp_path / "garbage" / "saved_model.pb").write_bytes(b"\x93\x00garbage")
-    output = run_python(READ + SAVEDMODEL + REPORT + EXPORT, tmp_path, "savedmodel")
-    said = json.loads(next(line for line in output.splitlines() if line.startswith("{")))
+@pytest.fixture(scope="module")
+def savedmodel_answers(
+    tmp_path_factory: pytest.TempPathFactory, run_python: Callable[..., str]
+) -> tuple[Path, dict[str, str]]:
+    """What one process says of every SavedModel; it exports the good one, too."""
+    folder = tmp_path_factory.mktemp("files")
+    (folder / "garbage").mkdir()
+    (folder / "garbage" / "saved_model.pb").write_bytes(b"\x93\x00garbage")
+    (folder / "pickle").write_bytes(PICKLE)
+    output = run_python(READ + SAVEDMODEL + REPORT + EXPORT, folder, "savedmodel")
+    return folder, json.loads(next(line for line in output.splitlines() if line.startswith("{")))
+
+
+SPOILT = (
+    *("garbage", "no-variables", "no-index", "no-values", "cut-values", "cut-graph", "empty-graph"),
+    "pickle-for-graph",
+)
+
+
+@pytest.mark.parametrize("name", SPOILT)
+@pytest.mark.fault("Inputs: SavedModels", ONE_LINE)
+def test_spoilt_savedmodel(name: str, savedmodel_answers: tuple[Path, dict[str, str]], happened: Any) -> None:
+    said = savedmodel_answers[1][name]
+    assert said.startswith("not a SavedModel that TensorFlow can load: ")
+    assert "\n" not in said
+    assert not Path("ran").exists()
+    happened(said)
+
+
+def test_savedmodels(savedmodel_answers: tuple[Path, dict[str, str]]) -> None:
+    folder, said = savedmodel_answers
     assert said["good"] == "ok"
     assert "no signature 'serving_default'; it has: other" in said["other"]
-    assert "not a SavedModel" in said["garbage"]
-    assert (tmp_path / "out" / "tf-savedmodel" / "model.savedmodel" / "saved_model.pb").is_file()
-    graph = onnx.load(str(tmp_path / "out" / "onnx" / "model.onnx")).graph
+    assert (folder / "out" / "tf-savedmodel" / "model.savedmodel" / "saved_model.pb").is_file()
+    graph = onnx.load(str(folder / "out" / "onnx" / "model.onnx")).graph
     assert ([v.name for v in graph.input], [v.name for v in graph.output]) == (["x"], ["y"])
-    with np.load(tmp_path / "out" / "reference" / "outputs.npz") as file:
+    with np.load(folder / "out" / "reference" / "outputs.npz") as file:
         np.testing.assert_allclose(file["y"], np.full((64, 3), 1 / 3), rtol=1e-5)
-    counted = json.loads((tmp_path / "out" / "reference" / "count.json").read_text())
+    counted = json.loads((folder / "out" / "reference" / "count.json").read_text())
     assert (counted["weights"], counted["sample_bytes"]) == (18, 4 * 6 + 4 * 3)
     assert 2 * 18 <= counted["flops"] <= 2 * 18 + 5 * 3  # the product; TensorFlow counts a softmax, too

@@ -15,6 +15,9 @@ import pytest
 
 from tasks.core import proc
 from tasks.core.errors import StepError
+from tasks.core.memory import has_ended
+
+KILLED = "every process that was started is gone"
 
 # To the end --------------------------------------------------------------------------------------------
 
@@ -80,11 +83,13 @@ def test_failure_tells_the_given_repeat_command_instead(tmp_path: Path) -> None:
     assert caught.value.command == "do it again"
 
 
+@pytest.mark.fault("Processes", "told which", what="a program is not there")
 def test_program_that_is_not_there_is_a_failed_step(tmp_path: Path) -> None:
     with pytest.raises(StepError, match="No such file or directory: 'no-such-program'"):
         proc.run(["no-such-program"], log_path=tmp_path / "log", timeout_s=30)
 
 
+@pytest.mark.fault("Processes", "told, with log and repeat command", what="a child is killed")
 def test_program_that_is_killed_is_asked_whether_memory_ran_out(tmp_path: Path, processes: Any) -> None:
     code = "import os; print('big', flush=True); os.kill(os.getpid(), 9)"
     with pytest.raises(StepError, match=r"^was killed \(out of memory\?\)\n(.*\n)*big$") as caught:
@@ -93,6 +98,7 @@ def test_program_that_is_killed_is_asked_whether_memory_ran_out(tmp_path: Path, 
     assert shlex.split(caught.value.command) == processes.python(code)
 
 
+@pytest.mark.fault("Processes", "told, with log and repeat command", what="a child crashes")
 def test_program_that_another_signal_ends_is_not_said_to_lack_memory(tmp_path: Path, processes: Any) -> None:
     with pytest.raises(StepError, match=r"^ended with exit code 139"):
         proc.run(
@@ -100,6 +106,48 @@ def test_program_that_another_signal_ends_is_not_said_to_lack_memory(tmp_path: P
         )
 
 
+ALLOCATES = """
+import resource, sys
+if len(sys.argv) > 1:
+    with open(sys.argv[1], "w") as tasks:
+        tasks.write("0")
+else:
+    resource.setrlimit(resource.RLIMIT_AS, (2**30, 2**30))
+kept = []
+for _ in range(64):
+    kept.append(bytearray(2**26))
+"""
+CGROUPS = Path("/sys/fs/cgroup/memory")
+
+
+@pytest.mark.fault("Processes", "told that memory has ended", what="a child reaches its limit of memory")
+def test_child_that_reaches_its_limit_of_memory(tmp_path: Path, processes: Any, happened: Any) -> None:
+    with pytest.raises(StepError) as caught:
+        proc.run(processes.python(ALLOCATES), log_path=tmp_path / "log", timeout_s=30)
+    assert str(caught.value).splitlines()[-1] == "MemoryError"
+    assert has_ended(str(caught.value))
+    happened("ended with exit code 1 ... MemoryError")
+
+
+@pytest.mark.fault(
+    "Processes", "told that it may have been memory", what="the kernel kills a child for memory"
+)
+def test_child_that_the_kernel_kills_for_memory(tmp_path: Path, processes: Any, happened: Any) -> None:
+    group = CGROUPS / f"servegrid-{uuid.uuid4().hex}"
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(2**28))
+    except OSError as error:
+        pytest.skip(f"a limit of the kernel's own cannot be set here: {error}")
+    try:
+        with pytest.raises(StepError, match=r"^was killed \(out of memory\?\)") as caught:
+            proc.run(processes.python(ALLOCATES, group / "tasks"), log_path=tmp_path / "log", timeout_s=30)
+        happened(str(caught.value).splitlines()[0])
+    finally:
+        group.rmdir()
+
+
+@pytest.mark.fault("Processes", KILLED, what="a child and its child hang, and heed no SIGTERM")
 def test_time_limit_ends_the_whole_family_and_says_so(tmp_path: Path, processes: Any) -> None:
     start = time.monotonic()
     with pytest.raises(StepError, match=r"^ran past its limit of 0\.8 s") as caught:
@@ -116,6 +164,7 @@ def test_child_left_behind_is_killed_when_its_parent_has_ended(tmp_path: Path, p
     processes.assert_gone([int(proc.tail(tmp_path / "log", lines=1))], 2)
 
 
+@pytest.mark.fault("Processes", KILLED, what="a child starts another in a session of its own")
 def test_child_in_a_session_of_its_own_does_not_outlive_us_either(tmp_path: Path, processes: Any) -> None:
     code = (
         "import subprocess as s; "
@@ -125,6 +174,7 @@ def test_child_in_a_session_of_its_own_does_not_outlive_us_either(tmp_path: Path
     processes.assert_gone([int(proc.tail(tmp_path / "log", lines=1))], 1)
 
 
+@pytest.mark.fault("Processes", KILLED, what="a grandchild keeps the output open")
 def test_time_limit_holds_when_a_child_in_a_session_of_its_own_keeps_the_output_open(
     tmp_path: Path, processes: Any
 ) -> None:
@@ -137,6 +187,7 @@ def test_time_limit_holds_when_a_child_in_a_session_of_its_own_keeps_the_output_
     assert time.monotonic() - start < 3.9
 
 
+@pytest.mark.fault("Processes", KILLED, what="Ctrl-C while a child runs")
 def test_interrupted_run_leaves_nothing_running(tmp_path: Path, processes: Any) -> None:
     code = (
         "import sys\nfrom pathlib import Path\nfrom tasks.core import proc\n"
@@ -164,6 +215,7 @@ with proc.running(args, log_path=Path(log), shm_prefix=prefix):
 """
 
 
+@pytest.mark.fault("Processes", KILLED, what="the owner is killed in")
 @pytest.mark.parametrize("how", ["run", "running"])
 def test_nothing_outlives_an_owner_that_is_killed(tmp_path: Path, how: str, processes: Any) -> None:
     family_command = processes.family(tmp_path / "pids")
@@ -175,6 +227,7 @@ def test_nothing_outlives_an_owner_that_is_killed(tmp_path: Path, how: str, proc
     processes.assert_gone(family, 2)
 
 
+@pytest.mark.fault("Shared memory", "it is removed", what="the owner of a server is killed")
 def test_shared_memory_is_removed_when_the_owner_is_killed(tmp_path: Path, processes: Any) -> None:
     prefix = f"servegrid-test-{uuid.uuid4().hex}"
     ours = [Path(f"/dev/shm/{prefix}{end}") for end in ("", "-region-1")]
@@ -195,6 +248,7 @@ def test_shared_memory_is_removed_when_the_owner_is_killed(tmp_path: Path, proce
             path.unlink(missing_ok=True)
 
 
+@pytest.mark.fault("Processes", KILLED, what="the supervisor is killed")
 def test_command_does_not_outlive_a_supervisor_that_is_killed(tmp_path: Path, processes: Any) -> None:
     code = "import os, sys, time; print(os.getpid(), flush=True); time.sleep(60)"
     with proc.running(processes.python(code), log_path=tmp_path / "log") as process:

@@ -112,6 +112,7 @@ def test_two_keys_of_the_same_content_share_one_object(tmp_path: Path) -> None:
     assert len(list((tmp_path / "keys").iterdir())) == 2
 
 
+@pytest.mark.fault("Processes", "nothing is kept", what="a builder fails with")
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
 def test_make_that_raises_leaves_nothing(tmp_path: Path, error: type[BaseException]) -> None:
     def fail(folder: Path) -> None:
@@ -153,6 +154,7 @@ def delete_all(folder: Path) -> None:
     folder.rename(folder.with_name("gone"))
 
 
+@pytest.mark.fault("Disks", "it is seen, and built again", what="an artifact was damaged:")
 @pytest.mark.parametrize("damage", [flip_a_byte, delete_a_file, cut_a_file, add_a_file, delete_all])
 def test_damaged_object_is_not_found_and_is_rebuilt_in_place(
     tmp_path: Path, damage: Callable[[Path], None]
@@ -166,6 +168,34 @@ def test_damaged_object_is_not_found_and_is_rebuilt_in_place(
     assert store.intact(built)
 
 
+@pytest.mark.parametrize(
+    ("digest", "path"),
+    [
+        ("{}", "../outside"),
+        ("{}", "/etc"),
+        ("{}", "objects/../../outside"),
+        ("../../outside", "objects/../../outside"),
+    ],
+    ids=["up", "to the root", "by its folder", "by its digest"],
+)
+@pytest.mark.fault(
+    "Security", "it is not followed; the artifact is built", what="a key of the store leads out"
+)
+def test_key_that_leads_out_of_the_store_is_not_followed(tmp_path: Path, digest: str, path: str) -> None:
+    store = Store(tmp_path / "store")
+    built = store.build(REQUEST, write)
+    (tmp_path / "outside").mkdir()
+    write(tmp_path / "outside")  # with the very content that the digest names
+    entry = tmp_path / "store" / "keys" / f"{REQUEST.key}.json"
+    outside = built.model_copy(update={"digest": digest.format(built.digest), "path": path})
+    text = entry.read_text()
+    entry.write_text(text.replace(built.path, path).replace(f'"{built.digest}"', f'"{outside.digest}"'))
+    assert entry.read_text() != text
+    assert store.find(REQUEST.key) is None
+    assert store.build(REQUEST, write) == built
+
+
+@pytest.mark.fault("Disks", "it is seen, and written anew", what="a key of the store was damaged:")
 @pytest.mark.parametrize("text", ["", '{"artifact": {"dig', "{}", '{"artifact": 3}', "null", "[]", "\xff"])
 def test_damaged_key_is_not_found_and_is_written_anew(tmp_path: Path, text: str) -> None:
     store = Store(tmp_path)
@@ -217,6 +247,7 @@ def test_of_two_processes_that_build_one_key_one_makes_and_both_have_it(
     assert not (signs / "making-second").exists()
 
 
+@pytest.mark.fault("Processes", "the next one clears what it left", what="a builder is killed")
 def test_what_a_killed_builder_left_is_cleared_by_the_next(tmp_path: Path, processes: Any) -> None:
     (signs := tmp_path / "signs").mkdir()
     request = BuildRequest(stage="s", version=1, fields={})

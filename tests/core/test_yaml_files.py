@@ -46,7 +46,8 @@ WRONG = {
 
 
 @pytest.mark.parametrize("kind", WRONG)
-def test_a_file_that_is_no_mapping_of_settings(kind: str, tmp_path: Path) -> None:
+@pytest.mark.fault("Inputs: YAML", "one line that names the file, the line and what is wrong")
+def test_a_file_that_is_no_mapping_of_settings(kind: str, tmp_path: Path, happened: Any) -> None:
     text, said = WRONG[kind]
     path = tmp_path / "model.yaml"
     path.write_bytes(text)
@@ -56,6 +57,7 @@ def test_a_file_that_is_no_mapping_of_settings(kind: str, tmp_path: Path) -> Non
     assert message.startswith(f"{path}: ")
     assert said in message
     assert "\n" not in message
+    happened(message)
 
 
 VALUES: Any = st.recursive(

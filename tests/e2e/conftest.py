@@ -39,9 +39,10 @@ class Command:
 
     def start(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
         program = [str(Path(sys.executable).with_name("servegrid")), *arguments]
+        of_test = {name: os.environ[name] for name in ("SERVEGRID_TEST", "TMPDIR") if name in os.environ}
         return subprocess.Popen(
             program,
-            env=self.env,
+            env=self.env | of_test,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -54,21 +56,37 @@ def test_options_that_exclude_one_another(given: dict[str, object], said: str) -
         ({"params": ("x=[1]",)}, "--param .*: expected NAME=VALUE"),
         ({"params": ("max_seq_length=long",)}, "--param: .*max_seq_length: a whole number"),
         ({"plugin_paths": ("{}/no",)}, "--plugin-path .*: no such folder"),
+        ({"onnx": "{}/huge"}, "over 2 GB, which no ONNX file can be"),
+    ],
+    ids=[
+        *(
+            "no file",
+            "a folder for an ONNX file",
+            "a folder for a TorchScript file",
+            "a file for a SavedModel",
+        ),
+        *("a folder without a SavedModel", "no samples", "a shape without numbers", "a shape with 0"),
+        *("a folder without model.yaml", "a parameter without value", "a list as parameter"),
+        *("a text for an axis", "no folder to import from", "an ONNX file over 2 GB"),
     ],
 )
+@pytest.mark.fault("Inputs: paths and shapes", "one line that names the option; no process is started")
 def test_what_is_missing_or_wrong_is_told_before_any_process(
-    given: dict[str, object], said: str, site: Site, tmp_path: Path
+    given: dict[str, object], said: str, site: Site, tmp_path: Path, happened: Any
 ) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_bytes(b"x")
+    (tmp_path / "huge").touch()
+    os.truncate(tmp_path / "huge", 2**31)  # no byte of it is on the disk
 
     def at(value: object) -> object:
         return value.format(tmp_path) if isinstance(value, str) else tuple(map(at, value))  # type: ignore[call-overload]
 
     options = SweepOptions.model_validate({key: at(value) for key, value in given.items()})
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=said) as caught:
         choose_plugins(options, site)
     assert not site.home.exists()
+    happened(caught.value)
 
 
 def published(site: Site, *params: str) -> Plugin:

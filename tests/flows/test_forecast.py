@@ -16,8 +16,9 @@ from flows.options import SweepOptions
 from tasks import convert
 from tasks.core.errors import UserError
 from tasks.core.plugins import Plugin
-from tasks.core.results import Writer, last_wall_s, read
+from tasks.core.results import Writer, read
 from tasks.core.site import ROOT, Site, default_site
+from tasks.core.tables import last_wall_s
 from tasks.core.values import Cell
 
 FOLDERS = ("home", "models", "sources", "results")

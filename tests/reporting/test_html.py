@@ -87,6 +87,9 @@ def test_strings_from_outside_are_text_in_the_page(cells: Rows, points: Rows, ho
     assert column(found, "reason") == [hostile.split("\n")[0]]
 
 
+@pytest.mark.fault(
+    "Security", "report.html shows it, and runs nothing", what="a cell whose name ends a script"
+)
 def test_strings_from_outside_do_not_end_the_charts_script(cells: Rows, points: Rows, whole: str) -> None:
     name = "</script><img src=x onerror=alert(1)>"
     text = page("c", cells({"cell": name}), points({"cell": name}))

@@ -125,6 +125,9 @@ def test_a_backend_that_does_not_answer_in_time_counts_as_absent_and_no_probe_st
     assert {state for name, state in states.items() if "probe" in name} <= {"UNAVAILABLE", "UNLOADING"}
 
 
+@pytest.mark.fault(
+    "Servers", "told with what to look at, without the token", what="a remote server refuses, for want of"
+)
 @pytest.mark.parametrize("lost", ["ca_file", "headers_file", "url"])
 def test_a_server_that_does_not_let_us_in_is_told_with_what_to_look_at(
     guarded: ServerChoice, lost: str
@@ -137,6 +140,7 @@ def test_a_server_that_does_not_let_us_in_is_told_with_what_to_look_at(
     assert WORD not in problem
 
 
+@pytest.mark.fault("Security", "it is in no log and no result", what="a token for a remote server")
 def test_a_cell_is_sent_measured_and_taken_away_again(
     guarded: ServerChoice, configured: Configured, put: Any, samples: Path, site: Site, tmp_path: Path
 ) -> None:
@@ -192,6 +196,7 @@ def test_a_server_without_model_control_serves_what_it_has_loaded(
             assert client.is_model_ready("echo")
 
 
+@pytest.mark.fault("Security", "told without its content", what="a damaged file of headers")
 def test_files_that_cannot_be_read_are_told_without_their_content(tmp_path: Path) -> None:
     path = tmp_path / "headers"
     choice = ServerChoice(name="remote", url="grpc://127.0.0.1:1", headers_file=path)

@@ -1,0 +1,297 @@
+"""The table of faults: docs/reliability.md, made by the tests that attack something on purpose.
+
+Such a test bears `@pytest.mark.fault(part, promise)`: the part of the table, and what is promised. Its row is
+named by the parameter that it is run with, or by the mark's `what`. It tells by the fixture `happened` what
+it saw. `make reliability` runs them all and writes the document.
+
+Every test of a fault must leave nothing behind: no process, no shared memory, no temporary file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import html
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+SHM = Path("/dev/shm")
+RUN = "SERVEGRID_TEST"
+"""Names, in the environment of every process that a test of a fault starts, that test."""
+LEAVE_S = 5.0
+SHOWN = 200
+
+
+class Fault(NamedTuple):
+    """A row of the table but for its last column."""
+
+    part: str
+    what: str
+    promise: str
+
+
+FAULTS = pytest.StashKey[dict[str, list[Fault]]]()
+"""The faults of every collected file of tests."""
+
+
+def fault_of(item: pytest.Item) -> Fault | None:
+    """The fault that a test is about; its row is named by its parameters, the mark's `what`, or both."""
+    mark = item.get_closest_marker("fault")
+    if mark is None:
+        return None
+    part, promise = mark.args
+    names = [item.callspec.id] if hasattr(item, "callspec") else []
+    return Fault(part, " ".join([*filter(None, [mark.kwargs.get("what")]), *names]), promise)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--reliability", type=Path, metavar="FILE", help="write the table of faults there")
+
+
+@pytest.hookimpl(tryfirst=True)  # before any is deselected
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    found: dict[str, list[Fault]] = {}
+    for item in items:
+        found.setdefault(str(item.path), []).extend(filter(None, [fault_of(item)]))
+    config.stash[FAULTS] = found
+
+
+@pytest.fixture
+def faults(request: pytest.FixtureRequest) -> dict[str, list[Fault]]:
+    """The faults of every collected file, whether they are run or not."""
+    return request.config.stash[FAULTS]
+
+
+class Happened:
+    """Told by the test of a fault: what it saw, and how many rows a campaign kept of those it should have."""
+
+    def __init__(self, item: pytest.Item) -> None:
+        self._item = item
+
+    def __call__(self, text: object) -> None:
+        self._item.user_properties.append(("happened", str(text)))
+
+    def rows(self, planned: int, kept: int) -> None:
+        self._item.user_properties.append(("rows", f"{planned} {kept}"))
+        assert kept == planned
+
+
+@pytest.fixture
+def happened(request: pytest.FixtureRequest) -> Happened:
+    return Happened(request.node)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Of the test of a fault no process, shared memory or temporary file stays."""
+    fault = fault_of(request.node)
+    if fault is None:
+        yield
+        return
+    item, temporary, run = request.node, tmp_path_factory.mktemp("tmp"), uuid.uuid4().hex
+    item.user_properties += [(name, getattr(fault, name)) for name in Fault._fields]
+    shared = set(SHM.iterdir())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(RUN, run)
+        patch.setenv("TMPDIR", str(temporary))
+        patch.setattr(tempfile, "tempdir", str(temporary))
+        yield
+    deadline = time.monotonic() + LEAVE_S
+    while time.monotonic() < deadline and (_processes(run) or _unused(shared)):
+        time.sleep(0.05)
+    left = {"orphans": _processes(run), "leaks": [*_unused(shared), *temporary.iterdir()]}
+    item.user_properties += [(name, str(len(found))) for name, found in left.items()]
+    assert not any(left.values()), left
+
+
+class Disk:
+    """A file system of its own, of 8 MB, on which a test may use up what is free."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._filler = path / "filler"
+
+    def fill(self) -> None:
+        """Leave no byte free."""
+        with self._filler.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+            while file.write(b"x" * 4096):
+                pass
+
+    def free(self) -> None:
+        self._filler.unlink()
+
+    def read_only(self) -> None:
+        subprocess.run(["mount", "-o", "remount,ro", self.path], check=True)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    """A small disk, mounted for as long as the test runs."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", "size=8m", "none", str(path)]
+    if os.geteuid() != 0 or subprocess.run(words, capture_output=True).returncode != 0:
+        pytest.skip("a small disk of one's own needs root, and to be let mount")
+    yield Disk(path)
+    subprocess.run(["umount", path], check=True)
+
+
+@pytest.fixture(scope="session")
+def small_shm() -> tuple[str, ...]:
+    """The words that start a program with a /dev/shm of its own, of 64 kB."""
+    words = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs -o size=64k none /dev/shm && exec "$@"', "sh")
+    if os.geteuid() != 0 or subprocess.run([*words, "true"], capture_output=True).returncode != 0:
+        pytest.skip("a /dev/shm of one's own needs root, and to be let mount")
+    return words
+
+
+JUMPS = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <sys/time.h>
+#include <time.h>
+int clock_gettime(clockid_t id, struct timespec *found) {
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
+    int code = real(id, found);
+    if (id != CLOCK_REALTIME) return code;
+    struct timespec runs;
+    real(CLOCK_MONOTONIC, &runs);
+    found->tv_sec += runs.tv_sec % 2 ? 86400 : -86400;
+    return code;
+}
+int gettimeofday(struct timeval *found, void *zone) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    found->tv_sec = now.tv_sec;
+    found->tv_usec = now.tv_nsec / 1000;
+    return 0;
+}
+time_t time(time_t *found) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (found) *found = now.tv_sec;
+    return now.tv_sec;
+}
+"""
+
+
+@pytest.fixture(scope="session")
+def jumping_clock(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a program in which the time of day jumps by two days every second."""
+    if not shutil.which("cc"):
+        pytest.skip("a C compiler makes the clock that jumps (Debian: gcc)")
+    folder = tmp_path_factory.mktemp("clock")
+    (folder / "jumps.c").write_text(JUMPS)
+    words = ["cc", "-shared", "-fPIC", "-o", str(folder / "jumps.so"), str(folder / "jumps.c"), "-ldl"]
+    subprocess.run(words, check=True)
+    return {"LD_PRELOAD": str(folder / "jumps.so")}
+
+
+def _processes(run: str) -> list[str]:
+    """The live processes that the test with this number started, itself or by others."""
+    found, wanted = [], f"{RUN}={run}".encode()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if wanted in path.read_bytes().split(b"\0") and path.parent.name != str(os.getpid()):
+                found.append((path.parent / "cmdline").read_text().replace("\0", " "))
+        except OSError:  # it has ended, or is another user's
+            continue
+    return found
+
+
+def _unused(before: set[Path]) -> list[Path]:
+    """New shared memory of ours, or of a server of ours, that no process has mapped."""
+    new = [path for path in set(SHM.iterdir()) - before if path.name.startswith("servegrid")]
+    if not new:
+        return []
+    mapped = set()
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        try:
+            mapped |= set(re.findall(r"/dev/shm/\S+", maps.read_text()))
+        except OSError:
+            continue
+    return [path for path in new if str(path) not in mapped]
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    _reports.setdefault(report.nodeid, []).append(report)
+
+
+_reports: dict[str, list[pytest.TestReport]] = {}
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    target = config.getoption("--reliability")
+    if target and not hasattr(config, "workerinput"):
+        target.write_text(document(list(_reports.values())), encoding="utf-8")
+        terminalreporter.write_line(f"table of faults: {target}")
+
+
+HEAD = """# What faults do
+
+What the tests attack on purpose, what is promised and what happened. Made by `make reliability`; `make test`
+runs all but the longest of them. After each one its processes, its servers' shared memory and its temporary
+files are looked for. Paths of a run are cut to `...`.
+
+"""
+
+
+def document(tests: list[list[pytest.TestReport]]) -> str:
+    """The page, from the reports of every test: its setup, its run and its end."""
+    parts: dict[str, list[str]] = {}
+    counts = dict.fromkeys(("inputs", "others", "wrong", "planned", "kept", "orphans", "leaks", "not"), 0)
+    for reports in tests:
+        told = dict(reports[-1].user_properties)  # the last one has those of all
+        if "part" not in told:
+            continue
+        skipped = next((str(r.longrepr[-1]) for r in reports if r.skipped and r.longrepr), "")  # type: ignore[index]
+        seen = f"not tried here: {skipped}" if skipped else told.get("happened", "as promised")
+        if any(report.failed for report in reports):
+            seen, counts["wrong"] = f"WRONG: {seen}", counts["wrong"] + 1
+        counts["not"] += bool(skipped)
+        counts["inputs" if told["part"].startswith("Inputs") else "others"] += not skipped
+        planned, kept = map(int, told.get("rows", "0 0").split())
+        for name, number in (("planned", planned), ("kept", kept)):
+            counts[name] += number
+        for name in ("orphans", "leaks"):
+            counts[name] += int(told.get(name, 0))
+        fault = Fault(told["part"], told["what"], told["promise"])
+        parts.setdefault(fault.part, []).append(f"{row(fault)} | {_shown(seen)} |")
+    figures = [
+        ("distinct classes of input tried", counts["inputs"]),
+        ("other faults tried", counts["others"]),
+        ("not tried on the host where this was made", counts["not"]),
+        ("wrong outcomes", counts["wrong"]),
+        ("rows that campaigns under a fault should have written", counts["planned"]),
+        ("rows lost", counts["planned"] - counts["kept"]),
+        ("processes left", counts["orphans"]),
+        ("shared memory and temporary files left", counts["leaks"]),
+    ]
+    lines = ["| what | count |", "| --- | --- |", *(f"| {name} | {number} |" for name, number in figures)]
+    for part in sorted(parts, key=lambda name: (not name.startswith("Inputs"), name)):
+        lines += ["", f"## {part}", "", "| fault | promised | what happened |", "| --- | --- | --- |"]
+        lines += parts[part]
+    return HEAD + "\n".join(lines) + "\n"
+
+
+def row(fault: Fault) -> str:
+    """The row of a fault, but for what happened."""
+    return f"| {_shown(fault.what)} | {_shown(fault.promise)}"
+
+
+def _shown(text: str) -> str:
+    """A cell of the table: one line, without the folders that a run makes for itself."""
+    text = re.sub(r"(/[\w.-]+)+/pytest-of-\w+/pytest-\d+(/popen-\w+)?/", ".../", " ".join(text.split()))
+    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+    text = text if len(text) <= SHOWN else f"{text[:SHOWN]} ..."
+    return html.escape(text, quote=False).replace("|", "\\|")

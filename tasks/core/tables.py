@@ -1,0 +1,45 @@
+"""The tables of campaigns as parquet files: reading back what a report wrote."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import polars as pl
+
+from tasks.core.errors import UserError
+from tasks.core.results import CELLS, WHOLE
+
+log = logging.getLogger("servegrid")
+
+
+def read_parquet(path: Path, schema: dict[str, pl.DataType]) -> pl.DataFrame:
+    """A table with the columns of now: those that an older campaign did not have are null.
+
+    Raises:
+        UserError: it is no such table.
+    """
+    try:
+        table = pl.read_parquet(path)
+        return table.select(
+            (pl.col(name) if name in table.columns else pl.lit(None).alias(name)).cast(kind)
+            for name, kind in schema.items()
+        )
+    except (OSError, pl.exceptions.PolarsError) as error:
+        said = " ".join(str(error).split())[:200]
+        raise UserError(f"{path}: no table of a campaign ({said}); `servegrid report` makes it") from error
+
+
+def last_wall_s(results: Path) -> dict[tuple[str, str, bool], float]:
+    """(cell, profile, random weights) -> how long its last run took, in s, over all campaigns; a run that was
+    cut short does not count."""
+    found: dict[tuple[str, str, bool], float] = {}
+    for path in sorted(results.glob("*/cells.parquet"), key=lambda path: path.stat().st_mtime):
+        try:
+            cells = read_parquet(path, CELLS).filter(pl.col("verdict").is_in(WHOLE))
+        except UserError as error:  # a plan does without its times
+            log.warning("%s", error)
+            continue
+        for row in cells.iter_rows(named=True):
+            found[row["cell"], row["profile"], row["random_weights"]] = row["wall_s"]
+    return found

@@ -1,0 +1,73 @@
+"""Nothing is run by a shell, and nothing listens but on loopback."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from flows import local_server
+from tasks.core import proc
+from tasks.core.site import ROOT, Site
+
+SHELLS = {
+    *("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"),
+    "asyncio.create_subprocess_shell",
+}
+FILES = sorted(
+    path for folder in ("flows", "tasks", "models", "bench", "docs") for path in (ROOT / folder).rglob("*.py")
+)
+
+
+@pytest.mark.fault(
+    "Security", "no program is started by a shell's string", what="a name that a shell would run"
+)
+def test_no_program_is_started_by_a_string() -> None:
+    assert len(FILES) > 150
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.Call):
+                continue
+            name = ast.unparse(node.func)
+            assert name not in SHELLS, f"{path}:{node.lineno}"
+            assert not any(word.arg == "shell" for word in node.keywords), f"{path}:{node.lineno}"
+
+
+@pytest.mark.fault("Security", "it listens on loopback only", what="Prefect's server of a command")
+def test_prefects_server_listens_on_loopback_only(tmp_path: Path) -> None:
+    site = Site.model_construct(home=tmp_path)
+    with local_server.running(tmp_path / "log", local_server.settings(site)) as url:
+        port = int(url.removesuffix("/api").rpartition(":")[2])
+        below = psutil.Process().children(recursive=True)
+        listening = [c for p in below for c in p.net_connections("inet") if c.status == psutil.CONN_LISTEN]
+    assert port in {c.laddr.port for c in listening}
+    assert {c.laddr.ip.removeprefix("::ffff:") for c in listening} == {"127.0.0.1"}
+
+
+SESSION = """
+import sys, time
+import onnxruntime
+from onnx import TensorProto as T, helper
+x, y = (helper.make_tensor_value_info(name, T.FLOAT, [1]) for name in "xy")
+graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [x], [y])
+model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+onnxruntime.InferenceSession(model.SerializeToString())
+time.sleep(0.5)
+"""
+
+
+@pytest.mark.fault("Security", "it sends nothing", what="ONNX Runtime's telemetry in a child of ours")
+def test_onnx_runtime_reports_nothing(tmp_path: Path) -> None:
+    """Where it does, it keeps the file `.ses` in the folder for temporary files."""
+    words = [sys.executable, "-c", SESSION]
+    proc.run(words, log_path=tmp_path / "log", timeout_s=60, env={"TMPDIR": str(tmp_path)})
+    assert not (tmp_path / ".ses").exists()
+    told = {**os.environ, "TMPDIR": str(tmp_path)}
+    told.pop("ORT_DISABLE_TELEMETRY", None)
+    subprocess.run(words, env=told, check=True, timeout=60)
+    assert (tmp_path / ".ses").exists(), "it no longer does: nothing has to be switched off"
