@@ -3,9 +3,9 @@
 A no-op and tiny BERT at concurrency 1, 4 and 16, batch 1 and 8; medians over the rounds. Where p50 is 20 ms
 or more, throughput within 3 % and p50 and p95 within 5 %; below, p50 within 0.5 ms; the server's columns
 within 0.1 ms or 10 %. A point that is out of the client's own bounds must be marked `generator_bound`; one
-that is marked must be so, or perf_analyzer must have got more throughput there: where a client is late, requests
-wait less in the server, and p50 may agree where throughput does not. Exits with 1 where a mark is wrong, or a
-point that is not marked is out of a bound.
+that is marked must be so, or perf_analyzer must have got more throughput: where a client is late, requests
+wait less in the server, and p50 may agree where throughput does not. Exits with 1 where a mark is wrong, or
+a point that is not marked is out of a bound.
 """
 
 from __future__ import annotations
