@@ -42,6 +42,9 @@ MAX_IN_FLIGHT = 512
 LATE_MS, LATE_SHARE = 0.5, 0.05
 """A client that is on average later than this, and than this share of the latency, to see an answer shows
 itself beside the server: it bounds the measurement."""
+IDLE_SHARE, OWN_SHARE = 0.05, 0.03
+"""Where less than this share of a host's cores is idle, the server could have had what the client takes of
+them: more than this own share bounds the measurement, too."""
 RATE_OF_A_PROCESS = 1000
 """Requests/s that one process is trusted with at a request rate: a quarter of what it can on a slow core."""
 BETTER = 1.03
@@ -49,12 +52,14 @@ BETTER = 1.03
 SERVER_PARTS = ("queue", "compute_input", "compute_infer", "compute_output")
 
 
-class Mark(NamedTuple):
-    """The edge of a window: when, the server's counters, and the CPU time of the sending processes."""
+class Edge(NamedTuple):
+    """The edge of a window: when, the server's counters, the CPU time of the sending processes, and the time
+    that the host's cores were idle."""
 
     at: float
     statistics: dict[str, float]
     cpu_s: float
+    idle_s: float
 
 
 def main() -> None:
@@ -94,7 +99,7 @@ class Run:
     def __init__(self, order: Order, client: Any, crew: Crew, requests: list[list[Request]]) -> None:
         self.point, self.model, self.client = order.point, order.target.endpoint.model, client
         self.crew, self.requests = crew, requests
-        self.marks: list[Mark] = []
+        self.edges: list[Edge] = []
         self.windows: list[Window] = []
 
     def measure(self) -> Measurement:
@@ -102,7 +107,7 @@ class Run:
         while len(self.windows) < MAX_WINDOWS and not stable(self.windows) and not self._overloaded():
             self._window()
         self.crew.stop()
-        first, last = self.marks[-1 - counted(self.windows)], self.marks[-1]
+        first, last = self.edges[-1 - counted(self.windows)], self.edges[-1]
         lag_ms, records = self._lag_ms(first, last), self._ended(first, last)
         return summary(self.point, records, first, last, tuple(self.windows), processes, lag_ms)
 
@@ -116,7 +121,7 @@ class Run:
         processes = 1
         self._start(processes)
         while 2 * processes <= len(self.crew) and bound(
-            self._lag_ms(self.marks[0], self.marks[-1]), self.windows[-1].avg_ms
+            self._lag_ms(self.edges[0], self.edges[-1]), self.windows[-1].avg_ms
         ):
             before = self.windows[-1].throughput
             self.crew.stop()
@@ -133,30 +138,30 @@ class Run:
         self.crew.start(self.requests, processes)
         self.windows = []
         self._wait(time.perf_counter(), RAMP_S, 2 * (self.point.concurrency or 1), already=0)
-        self.marks = [self._mark()]
+        self.edges = [self._edge()]
         self._window()
 
     def _window(self) -> None:
-        start = self.marks[-1].at
+        start = self.edges[-1].at
         already = int(np.count_nonzero(self.crew.records[:, 0] <= start))
         self._wait(start, self.point.window_s, self.point.request_count, already)
-        self.marks.append(self._mark())
-        self.windows.append(self._judge(self.marks[-2], self.marks[-1]))
+        self.edges.append(self._edge())
+        self.windows.append(self._judge(self.edges[-2], self.edges[-1]))
 
     def _wait(self, start: float, seconds: float, requests: int, already: int) -> None:
         """Wait until a window that began at `start` is long enough and has requests enough."""
         while (now := time.perf_counter()) - start < seconds or self.crew.answered - already < requests:
             self.crew.advance(now)
 
-    def _mark(self) -> Mark:
+    def _edge(self) -> Edge:
         at = time.perf_counter()
         (entry,) = self.client.get_inference_statistics(self.model).model_stats
         stats = entry.inference_stats
         counts = {"count": stats.success.count} | {part: getattr(stats, part).ns for part in SERVER_PARTS}
         self.crew.advance(at)
-        return Mark(at, counts, self.crew.cpu_s)
+        return Edge(at, counts, self.crew.cpu_s, _idle_s())
 
-    def _judge(self, first: Mark, last: Mark) -> Window:
+    def _judge(self, first: Edge, last: Edge) -> Window:
         latency, seconds = self._ended(first, last)[:, 1], last.at - first.at
         offered = None
         if self.point.request_rate is not None:
@@ -168,12 +173,12 @@ class Run:
             offered=offered,
         )
 
-    def _ended(self, first: Mark, last: Mark) -> np.ndarray[Any, Any]:
-        """The requests that were answered between two marks."""
+    def _ended(self, first: Edge, last: Edge) -> np.ndarray[Any, Any]:
+        """The requests that were answered between two edges."""
         records, end = self.crew.records, self.crew.records[:, 0]
         return records[(end > first.at) & (end <= last.at)]
 
-    def _lag_ms(self, first: Mark, last: Mark) -> float:
+    def _lag_ms(self, first: Edge, last: Edge) -> float:
         """How late the client was on average, in ms."""
         at, lag = self.crew.lags.T
         return float(lag[(at > first.at) & (at <= last.at)].mean()) * 1e3
@@ -187,24 +192,39 @@ def bound(lag_ms: float, latency_ms: float) -> bool:
     return lag_ms > max(LATE_MS, LATE_SHARE * latency_ms)
 
 
+def starves_the_server(idle_share: float, own_share: float) -> bool:
+    """Whether the client takes cores that the server would have, both as shares of the host's cores."""
+    return idle_share < IDLE_SHARE and own_share > OWN_SHARE
+
+
+def _idle_s() -> float:
+    """Seconds that the host's cores were idle, added up: the fourth figure of /proc/stat, see proc(5)."""
+    idle = Path("/proc/stat").read_text(encoding="ascii").split(maxsplit=5)[4]
+    return int(idle) / os.sysconf("SC_CLK_TCK")
+
+
 def summary(
     point: Point,
     records: np.ndarray[Any, Any],
-    first: Mark,
-    last: Mark,
+    first: Edge,
+    last: Edge,
     windows: tuple[Window, ...],
     processes: int,
     lag_ms: float,
 ) -> Measurement:
-    """What lies between two marks, in the columns of perf_analyzer."""
+    """What lies between two edges, in the columns of perf_analyzer."""
     _, latency, send, receive = records.T * 1e3
     average = float(latency.mean())
     answered = last.statistics["count"] - first.statistics["count"]
     server = {p: (last.statistics[p] - first.statistics[p]) / answered / 1e6 for p in SERVER_PARTS}
     network = average - float(send.mean()) - float(receive.mean()) - math.fsum(server.values())
+    seconds = last.at - first.at
+    cores, idle = (last.cpu_s - first.cpu_s) / seconds, (last.idle_s - first.idle_s) / seconds
+    host = os.cpu_count() or 1
+    starved = starves_the_server(idle / host, cores / host)
     p50, p90, p95, p99 = (float(p) for p in np.percentile(latency, (50, 90, 95, 99)))
     return Measurement(
-        throughput=len(records) * point.batch / (last.at - first.at),
+        throughput=len(records) * point.batch / seconds,
         client_send_ms=float(send.mean()),
         network_server_send_recv_ms=network,
         **{f"server_{part}_ms": server[part] for part in SERVER_PARTS},
@@ -219,9 +239,9 @@ def summary(
         generator="client",
         generator_version=VERSION,
         generator_processes=processes,
-        generator_cores=(last.cpu_s - first.cpu_s) / (last.at - first.at),
+        generator_cores=cores,
         generator_lag_ms=lag_ms,
-        generator_bound=bound(lag_ms, average),
+        generator_bound=bound(lag_ms, average) or starved,
     )
 
 

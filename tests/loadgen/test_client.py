@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tasks.loadgen.base import Point, Window, counted, keeps_up, stable
-from tasks.loadgen.client_process import bound, in_flight
+from tasks.loadgen.client_process import bound, in_flight, starves_the_server
 from tasks.loadgen.client_worker import pacing
 from tasks.loadgen.schedule import due_times
 
@@ -47,6 +47,12 @@ def test_generator_bound_is_where_lateness_shows_in_the_figures(
     lag_ms: float, latency_ms: float, expected: bool
 ) -> None:
     assert bound(lag_ms, latency_ms) is expected
+
+
+def test_a_client_bounds_the_server_where_no_core_is_idle_and_it_takes_some() -> None:
+    assert starves_the_server(idle_share=0.01, own_share=0.2)
+    assert not starves_the_server(idle_share=0.01, own_share=0.02)
+    assert not starves_the_server(idle_share=0.3, own_share=0.2)
 
 
 @pytest.mark.parametrize(("rate", "places"), [(0.5, 16), (16.5, 17), (200.0, 200), (9000.0, 512)])
