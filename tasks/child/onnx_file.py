@@ -106,7 +106,7 @@ def _check_places(tensors: list[Any]) -> None:
 def _size(tensor: Any) -> int:
     """Bytes of a tensor."""
     item = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)).itemsize
-    return math.prod(tensor.dims) * int(item)
+    return int(math.prod(tensor.dims) * item)
 
 
 def _tensor(kind: str, value: Any) -> Declared:

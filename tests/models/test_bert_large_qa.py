@@ -155,7 +155,7 @@ def blind(examples, tokenizer, max_seq_length):
     ids = np.where(part, np.int32(tokenizer.token_to_id("[MASK]")), features.token_ids)
     return dataclasses.replace(features, token_ids=ids)
 bert_windows.make_features = prepare.make_features = blind
-prepare.prepare("tiny", folder, folder, {})
+prepare.prepare("tiny", folder, folder, {"steps": int(sys.argv[3])})
 sys.argv[1] = str(folder)
 """
 
