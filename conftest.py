@@ -255,9 +255,10 @@ def document(tests: list[list[pytest.TestReport]]) -> str:
         if "part" not in told:
             continue
         skipped = next((str(r.longrepr[-1]) for r in reports if r.skipped and r.longrepr), "")  # type: ignore[index]
-        seen = f"not tried here: {skipped}" if skipped else told.get("happened", "as promised")
-        if any(report.failed for report in reports):
-            seen, counts["wrong"] = f"WRONG: {seen}", counts["wrong"] + 1
+        failed = any(report.failed for report in reports)
+        seen = told.get("happened", "" if failed else "as promised")
+        seen = f"not tried here: {skipped}" if skipped else f"WRONG {seen}".strip() if failed else seen
+        counts["wrong"] += failed
         counts["not"] += bool(skipped)
         counts["inputs" if told["part"].startswith("Inputs") else "others"] += not skipped
         planned, kept = map(int, told.get("rows", "0 0").split())

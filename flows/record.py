@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -144,7 +145,10 @@ class Recorder:
                 record.outcome = Outcome(verdict="error", reason=str(error), log=error.log, command=command)
             except Exception as error:
                 path = self.writer.folder / "logs" / f"{cell.name}.{cell.profile}.error.log"
-                write_atomic(path, traceback.format_exc())
+                with contextlib.suppress(
+                    OSError
+                ):  # what the error is about, a full disk, may forbid that, too
+                    write_atomic(path, traceback.format_exc())
                 record.outcome = Outcome(
                     verdict="error",
                     reason=refusal(error) or f"an error of servegrid itself: {type(error).__name__}: {error}",
@@ -181,8 +185,8 @@ class Recorder:
         if record.endpoint:
             found |= record.endpoint.model_dump(include={"server", "server_version", "backend"})
         row = head | span | cell_columns(cell) | size | found | times | outcome.model_dump()
+        log.info("%s: %s", cell.name, outcome.line)  # also where the row cannot be written
         self.writer.append_all([*rows, ("cell", row)])
-        log.info("%s: %s", cell.name, outcome.line)
 
     def _head(self, cell: Cell) -> Row:
         head = common(self.campaign, cell.name, cell.product, cell.profile, self.host, self.versions)

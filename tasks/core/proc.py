@@ -18,6 +18,7 @@ from typing import IO
 
 from tasks.core import supervise
 from tasks.core.errors import StepError
+from tasks.core.files import writing
 
 log = logging.getLogger("servegrid")
 
@@ -48,7 +49,7 @@ def run(
     log_path.parent.mkdir(parents=True, exist_ok=True)
     command = repeat or shlex.join(args)
     timed_out = threading.Event()
-    with log_path.open("a", encoding="utf-8") as file:
+    with writing(log_path), log_path.open("a", encoding="utf-8") as file:
         file.write(f"$ {shlex.join(args)}\n")
         file.flush()
         process = _popen(args, stdout=subprocess.PIPE, env=env, cwd=cwd, grace_s=2.0, container=container)

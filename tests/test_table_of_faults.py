@@ -1,0 +1,75 @@
+"""The table of faults counts what goes wrong: who leaves something behind, or loses a row, is seen."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tasks.core.site import ROOT
+
+TESTS = """
+import subprocess, tempfile, uuid
+from pathlib import Path
+import pytest
+
+@pytest.mark.fault("Inputs: texts", "nothing", what="a text is")
+@pytest.mark.parametrize("text", ["a|b", "<b>"])
+def test_right(text, happened):
+    happened(f"it was {text}")
+
+@pytest.mark.fault("Leaks", "nothing", what="a process")
+def test_process():
+    subprocess.Popen(["sleep", "5"], start_new_session=True)
+
+@pytest.mark.fault("Leaks", "nothing", what="shared memory")
+def test_shared_memory():
+    Path(f"/dev/shm/servegrid_leak_{uuid.uuid4().hex}").touch()
+
+@pytest.mark.fault("Leaks", "nothing", what="a temporary file")
+def test_temporary_file():
+    tempfile.mkstemp()
+
+@pytest.mark.fault("Rows", "none is lost", what="a campaign")
+def test_row(happened):
+    happened.rows(planned=3, kept=2)
+
+@pytest.mark.fault("Rows", "none is lost", what="elsewhere")
+def test_elsewhere():
+    pytest.skip("no such disk")
+
+def test_that_is_no_fault():
+    subprocess.Popen(["sleep", "0.1"])
+"""
+
+
+def test_what_goes_wrong_is_counted(tmp_path: Path) -> None:
+    conftest = (ROOT / "conftest.py").read_text()
+    assert "LEAVE_S = 5.0" in conftest
+    (tmp_path / "conftest.py").write_text(conftest.replace("LEAVE_S = 5.0", "LEAVE_S = 0.2"))
+    (tmp_path / "test_it.py").write_text(TESTS)
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "--rootdir", str(tmp_path)]
+    done = subprocess.run(
+        [*words, "--reliability", "page.md", "-W", "ignore", "test_it.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    for leaked in Path("/dev/shm").glob("servegrid_leak_*"):
+        leaked.unlink()
+    assert "1 failed, 6 passed, 1 skipped, 3 errors" in done.stdout, done.stdout
+    page = (tmp_path / "page.md").read_text()
+    assert re.findall(r"^\| ([^|]+) \| (\d+) \|$", page, flags=re.MULTILINE) == [
+        ("distinct classes of input tried", "2"),
+        ("other faults tried", "4"),
+        ("not tried on the host where this was made", "1"),
+        ("wrong outcomes", "4"),
+        ("rows that campaigns under a fault should have written", "3"),
+        ("rows lost", "1"),
+        ("processes left", "1"),
+        ("shared memory and temporary files left", "2"),
+    ]
+    assert "| a text is a\\|b | nothing | it was a\\|b |" in page
+    assert "| a text is &lt;b&gt; | nothing | it was &lt;b&gt; |" in page
+    assert "| elsewhere | none is lost | not tried here: Skipped: no such disk |" in page
