@@ -10,9 +10,9 @@ Every test of a fault must leave nothing behind: no process, no shared memory, n
 from __future__ import annotations
 
 import contextlib
-import html
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import tempfile
@@ -24,11 +24,13 @@ from typing import Any, NamedTuple
 
 import pytest
 
+PAGE = Path(__file__).parent / "docs" / "make_reliability.py"
 SHM = Path("/dev/shm")
 RUN = "SERVEGRID_TEST"
 """Names, in the environment of every process that a test of a fault starts, that test."""
 LEAVE_S = 5.0
-SHOWN = 200
+KEPT = "faults/rows"
+"""In pytest's cache: what each test told when it was run last."""
 
 
 class Fault(NamedTuple):
@@ -231,68 +233,34 @@ _reports: dict[str, list[pytest.TestReport]] = {}
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    """Write the page. A test that was not run keeps its row of the run before, while it is there."""
     target = config.getoption("--reliability")
-    if target and not hasattr(config, "workerinput"):
-        target.write_text(document(list(_reports.values())), encoding="utf-8")
-        terminalreporter.write_line(f"table of faults: {target}")
+    if not target or hasattr(config, "workerinput"):
+        return
+    found = {name: told for name, reports in _reports.items() if "part" in (told := _told(reports))}
+    before: dict[str, dict[str, str]] = config.cache.get(KEPT, {}) if config.cache else {}
+    names = set(_defined(config.rootpath))
+    kept = {name: told for name, told in (before | found).items() if name.partition("[")[0] in names}
+    if config.cache:
+        config.cache.set(KEPT, kept)
+    document = runpy.run_path(str(PAGE))["document"]
+    target.write_text(document(kept.values()), encoding="utf-8")
+    terminalreporter.write_line(f"table of faults: {target}")
 
 
-HEAD = """# What faults do
-
-What the tests attack on purpose, what is promised and what happened. Made by `make reliability`; `make test`
-runs all but the longest of them. After each one its processes, its servers' shared memory and its temporary
-files are looked for. Paths of a run are cut to `...`.
-
-"""
-
-
-def document(tests: list[list[pytest.TestReport]]) -> str:
-    """The page, from the reports of every test: its setup, its run and its end."""
-    parts: dict[str, list[str]] = {}
-    counts = dict.fromkeys(("inputs", "others", "wrong", "planned", "kept", "orphans", "leaks", "not"), 0)
-    for reports in tests:
-        told = dict(reports[-1].user_properties)  # the last one has those of all
-        if "part" not in told:
-            continue
-        skipped = next((str(r.longrepr[-1]) for r in reports if r.skipped and r.longrepr), "")  # type: ignore[index]
-        failed = any(report.failed for report in reports)
-        seen = told.get("happened", "" if failed else "as promised")
-        seen = f"not tried here: {skipped}" if skipped else f"WRONG {seen}".strip() if failed else seen
-        counts["wrong"] += failed
-        counts["not"] += bool(skipped)
-        counts["inputs" if told["part"].startswith("Inputs") else "others"] += not skipped
-        planned, kept = map(int, told.get("rows", "0 0").split())
-        for name, number in (("planned", planned), ("kept", kept)):
-            counts[name] += number
-        for name in ("orphans", "leaks"):
-            counts[name] += int(told.get(name, 0))
-        fault = Fault(told["part"], told["what"], told["promise"])
-        parts.setdefault(fault.part, []).append(f"{row(fault)} | {_shown(seen)} |")
-    figures = [
-        ("distinct classes of input tried", counts["inputs"]),
-        ("other faults tried", counts["others"]),
-        ("not tried on the host where this was made", counts["not"]),
-        ("wrong outcomes", counts["wrong"]),
-        ("rows that campaigns under a fault should have written", counts["planned"]),
-        ("rows lost", counts["planned"] - counts["kept"]),
-        ("processes left", counts["orphans"]),
-        ("shared memory and temporary files left", counts["leaks"]),
-    ]
-    lines = ["| what | count |", "| --- | --- |", *(f"| {name} | {number} |" for name, number in figures)]
-    for part in sorted(parts, key=lambda name: (not name.startswith("Inputs"), name)):
-        lines += ["", f"## {part}", "", "| fault | promised | what happened |", "| --- | --- | --- |"]
-        lines += parts[part]
-    return HEAD + "\n".join(lines) + "\n"
+def _told(reports: list[pytest.TestReport]) -> dict[str, str]:
+    """What the reports of one test, of its setup, its run and its end, tell together."""
+    found = {str(name): str(value) for name, value in reports[-1].user_properties}  # the last one has all
+    for report in reports:
+        if report.failed:
+            found["failed"] = "yes"
+        elif report.skipped and isinstance(report.longrepr, tuple):
+            found["skipped"] = str(report.longrepr[-1])
+    return found
 
 
-def row(fault: Fault) -> str:
-    """The row of a fault, but for what happened."""
-    return f"| {_shown(fault.what)} | {_shown(fault.promise)}"
-
-
-def _shown(text: str) -> str:
-    """A cell of the table: one line, without the folders that a run makes for itself."""
-    text = re.sub(r"(/[\w.-]+)+/pytest-of-\w+/pytest-\d+(/popen-\w+)?/", ".../", " ".join(text.split()))
-    text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-    text = text if len(text) <= SHOWN else f"{text[:SHOWN]} ..."
-    return html.escape(text, quote=False).replace("|", "\\|")
+def _defined(root: Path) -> Iterator[str]:
+    """Files and names of all tests that there are."""
+    for path in root.rglob("test_*.py"):
+        for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE):
+            yield f"{path.relative_to(root).as_posix()}::{name}"

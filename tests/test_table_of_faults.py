@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +49,8 @@ def test_what_goes_wrong_is_counted(tmp_path: Path) -> None:
     conftest = (ROOT / "conftest.py").read_text()
     assert "LEAVE_S = 5.0" in conftest
     (tmp_path / "conftest.py").write_text(conftest.replace("LEAVE_S = 5.0", "LEAVE_S = 0.2"))
+    (tmp_path / "docs").mkdir()
+    shutil.copy(ROOT / "docs" / "make_reliability.py", tmp_path / "docs")
     (tmp_path / "test_it.py").write_text(TESTS)
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "--rootdir", str(tmp_path)]
     done = subprocess.run(
