@@ -44,7 +44,7 @@ def write(folder: Path, slo: Slo | None = None) -> str:
     for scenario in ("offline", "online"):
         table = results.published_columns(measurements, scenario)
         write_atomic(folder / f"{scenario}.csv", _bytes(table.write_csv))
-    before = past(folder)
+    before = past(folder, (cells, measurements))
     moved = [move for move in before.moves if move.campaigns[1] in cells["campaign"]]
     text = document(folder.name, cells, measurements, slo, beside(measurements, theirs), moved)
     write_atomic(folder / "report.md", text)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.results import Row, Writer
-from tasks.reporting.history import LAST, moves, past
+from tasks.core.results import Row, Writer, read
+from tasks.reporting.history import LAST, Past, moves, past
 
 HEAD: Row = {
     "cell": "toy-onnx",
@@ -32,6 +32,10 @@ POINT: Row = {
     "throughput": 100.0,
     "windows_throughput": [99.0, 100.0, 101.0],
 }
+
+
+def past_of(folder: Path) -> Past:
+    return past(folder, read(folder))
 
 
 def campaign(results: Path, name: str, verdict: str = "passed", **changes: object) -> None:
@@ -113,14 +117,14 @@ def test_campaign_looks_back_on_those_before_it_with_its_cells(tmp_path: Path) -
     for number, throughput in enumerate((100.0, 103.0, 80.0), start=1):
         campaign(tmp_path, f"2026010{number}", throughput=throughput)
     campaign(tmp_path, "20260102b", cell="other", throughput=1.0)
-    found = past(tmp_path / "20260102")
+    found = past_of(tmp_path / "20260102")
     assert found.moves == []
     assert found.trail["change"].to_list() == pytest.approx([0.0, 0.03])  # what came later is not told
-    found = past(tmp_path / "20260103")
+    found = past_of(tmp_path / "20260103")
     assert [move.campaigns for move in found.moves] == [("20260102", "20260103")]
     assert found.trail["when"].to_list() == ["20260101", "20260102", "20260103"]
     assert found.trail["change"].to_list() == pytest.approx([0.0, 0.03, -0.2])
-    assert past(tmp_path / "20260102b").trail.is_empty()
+    assert past_of(tmp_path / "20260102b").trail.is_empty()
 
 
 def test_only_the_best_point_of_a_campaign_is_traced_back(tmp_path: Path) -> None:
@@ -132,7 +136,7 @@ def test_only_the_best_point_of_a_campaign_is_traced_back(tmp_path: Path) -> Non
                 POINT | {"campaign": name, "concurrency": concurrency, "throughput": throughput},
             )
         Writer(tmp_path / name).append("cell", HEAD | {"campaign": name, "verdict": "passed"})
-    assert past(tmp_path / "20260102").trail["concurrency"].to_list() == [8, 8]
+    assert past_of(tmp_path / "20260102").trail["concurrency"].to_list() == [8, 8]
 
 
 def test_campaigns_are_in_the_order_in_which_they_began(tmp_path: Path) -> None:
@@ -140,10 +144,13 @@ def test_campaigns_are_in_the_order_in_which_they_began(tmp_path: Path) -> None:
     campaign(tmp_path, "after-driver", throughput=100.0, started_at="2026-01-03T01:00:00.000+00:00")
     (move,) = moves(tmp_path)
     assert move.campaigns == ("nightly", "after-driver")
-    assert past(tmp_path / "after-driver").trail["when"].to_list() == ["2026-01-02 01:00", "2026-01-03 01:00"]
+    assert past_of(tmp_path / "after-driver").trail["when"].to_list() == [
+        "2026-01-02 01:00",
+        "2026-01-03 01:00",
+    ]
 
 
 def test_report_looks_back_on_the_last_few(tmp_path: Path) -> None:
     for number in range(LAST + 3):
         campaign(tmp_path, f"202601{number:02}")
-    assert past(tmp_path / f"202601{LAST + 2:02}").trail.height == LAST
+    assert past_of(tmp_path / f"202601{LAST + 2:02}").trail.height == LAST

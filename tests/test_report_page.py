@@ -170,7 +170,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
         writer = Writer(folder / name)
         writer.append_all([("cell", row) for row in cells.iter_rows(named=True)])
         writer.append_all([("measurement", row) for row in points.iter_rows(named=True)])
-    return written(folder / "report.html", (cells, points), past(folder / "c2"))
+    return written(folder / "report.html", (cells, points), past(folder / "c2", (cells, points)))
 
 
 @pytest.mark.fault("Security", "a browser shows it, and runs nothing", what="a report with hostile names")
@@ -205,7 +205,11 @@ def test_filters_pick_what_is_drawn_and_answered(browser: webdriver.Chrome, repo
         drawn(browser, times)
         assert counted(browser) == found
     drawn_rows = {name: chart.get_attribute("data-rows") for name, chart in charts(browser).items()}
-    assert (drawn_rows["pareto-online"], drawn_rows["batch"], drawn_rows["accuracy"]) == ("4", "4", "1")
+    assert (drawn_rows["pareto-online"], drawn_rows["throughput-offline"], drawn_rows["accuracy"]) == (
+        "4",
+        "4",
+        "1",
+    )
     rows = browser.find_elements(By.CSS_SELECTOR, "#table-points tbody tr")
     assert len(rows) == 8 and all("resnet50-3" in row.text for row in rows)
     shown = [a for a in browser.find_elements(By.CSS_SELECTOR, ".answer") if a.is_displayed()]

@@ -32,7 +32,7 @@ FIGURES = [
     alt.Tooltip("stable:N"),
     alt.Tooltip("failed_checks:N", title="failed checks"),
 ]
-BY = {"offline": "batch", "online": "concurrency"}
+BY = {"online": "concurrency", "offline": "batch"}
 """What grows in a scenario."""
 TEXT = "#3c4454"
 CONFIG: dict[str, Any] = {
@@ -84,61 +84,8 @@ def _scenarios(table: Table) -> list[Any]:
 
 
 def _drawings() -> tuple[Drawing, ...]:
-    time = "Where the time of a request goes"
     return (
-        *(
-            _drawing(
-                f"pareto-{scenario}",
-                f"Throughput against latency, {scenario}",
-                "throughput",
-                _pareto(by),
-                scenario=scenario,
-            )
-            for scenario, by in reversed(BY.items())
-        ),
-        _drawing("breakdown-offline", f"{time}, offline", "avg_ms", _breakdown("batch"), scenario="offline"),
-        _drawing(
-            "breakdown-online", f"{time}, online", "avg_ms", _breakdown("concurrency"), scenario="online"
-        ),
-        _drawing("batch", "Throughput by batch, offline", "throughput", _by("batch"), scenario="offline"),
-        _drawing(
-            "concurrency",
-            "Throughput by concurrency, online",
-            "throughput",
-            _by("concurrency"),
-            scenario="online",
-        ),
-        *(
-            _drawing(
-                f"share-{scenario}",
-                f"Share of the limit, {scenario}",
-                "share_of_limit",
-                _by(by, "share_of_limit", "share of the limit"),
-                scenario=scenario,
-            )
-            for scenario, by in BY.items()
-        ),
-        *(
-            _drawing(
-                f"energy-{scenario}",
-                f"Energy, {scenario}",
-                "energy_j_per_1000",
-                _by(by, "energy_j_per_1000", "J per 1000 inferences"),
-                scenario=scenario,
-            )
-            for scenario, by in BY.items()
-        ),
-        *(
-            _drawing(
-                f"trail-{scenario}",
-                scenario.capitalize(),
-                "change",
-                _trail(),
-                rows="trail",
-                scenario=scenario,
-            )
-            for scenario in BY
-        ),
+        *(drawing for scenario in BY for drawing in _of_scenario(scenario)),
         _drawing("accuracy", "Accuracy, framework and served", "served_metric", _accuracy(), rows="cells"),
         _drawing("load", "Until it is loaded", "load_s", _bars("load_s", "s"), rows="cells"),
         _drawing(
@@ -148,6 +95,33 @@ def _drawings() -> tuple[Drawing, ...]:
             _bars("first_request_ms", "ms"),
             rows="cells",
         ),
+    )
+
+
+def _of_scenario(scenario: str) -> tuple[Drawing, ...]:
+    by = BY[scenario]
+    share, energy = "share_of_limit", "energy_j_per_1000"
+    of_points = (
+        ("pareto", "Throughput against latency", "throughput", _pareto(by)),
+        ("breakdown", "Where the time of a request goes", "avg_ms", _breakdown(by)),
+        ("throughput", f"Throughput by {by}", "throughput", _by(by)),
+        ("share", "Share of the limit", share, _by(by, share, "share of the limit")),
+        ("energy", "Energy", energy, _by(by, energy, "J per 1000 inferences")),
+    )
+    trail = _drawing(
+        f"trail-{scenario}",
+        f"Throughput from campaign to campaign, {scenario}",
+        "change",
+        _trail(),
+        rows="trail",
+        scenario=scenario,
+    )
+    return (
+        *(
+            _drawing(f"{name}-{scenario}", f"{title}, {scenario}", y, chart, scenario=scenario)
+            for name, title, y, chart in of_points
+        ),
+        trail,
     )
 
 
@@ -284,7 +258,10 @@ def _accuracy() -> Any:
     ]
     scale = alt.Scale(zero=False, padding=12)
     served = alt.X(
-        "served_metric:Q", title="metric: | framework, ● served", scale=scale, axis=alt.Axis(tickCount=5)
+        "served_metric:Q",
+        title="metric: | framework, ● served",
+        scale=scale,
+        axis=alt.Axis(tickCount=5, format=".4~f"),
     )
     base = _cells(*tips).transform_filter("isValid(datum.served_metric)")
     tick = base.mark_tick(thickness=3, size=16, color="#1b2130").encode(

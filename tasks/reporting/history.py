@@ -67,9 +67,8 @@ def moves(folder: Path, cell: str | None = None) -> list[Move]:
     return _moves(cells, points)
 
 
-def past(folder: Path) -> Past:
+def past(folder: Path, this: Frames) -> Past:
     """What the campaigns beside this one, up to it, tell of its cells; the last few of them that have any."""
-    this = results.read(folder)
     names = {json.dumps(name) for name in this[0]["cell"]}
     found = [this]
     others = [path for path in folder.parent.glob("*/rows.jsonl") if path.parent != folder]
@@ -152,7 +151,8 @@ def _neighbours(
     frame: pl.DataFrame, same: tuple[str, ...]
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Rows that share those columns, each with the one of the campaign before."""
-    for _, rows in frame.group_by(same, maintain_order=True):
+    several = frame.filter(pl.col("campaign").n_unique().over(same) > 1)
+    for _, rows in several.group_by(same, maintain_order=True):
         yield from pairwise(rows.iter_rows(named=True))
 
 

@@ -41,6 +41,8 @@ def page(
     """The whole page; every string from outside is escaped."""
     answers, verdict = best(cells, measurements, slo)
     first = next(iter(answers), None)
+    failed = (cells["verdict"] == "error").any()
+    notes = {"cells": f"servegrid pack CELL FOLDER --campaign {campaign} repeats an error." if failed else ""}
     payload = {
         "filters": FILTERS,
         "tables": {name: table.model_dump() for name, table in tables.items()},
@@ -59,7 +61,7 @@ def page(
             _answers(answers, verdict),
             _filters(),
             *(_measured(cells, measurements, drawings) if measurements.height else []),
-            *(_table(name, title) for name, title in _TABLES.items() if name in tables),
+            *(_table(name, title, notes.get(name, "")) for name, title in _TABLES.items() if name in tables),
             "</main>",
             f"<footer>Written by servegrid {html.escape(_version(cells))}. Opens without a network.</footer>",
             f'<script type="application/json" id="report">{_inside_script(payload)}</script>',
@@ -108,10 +110,11 @@ def _answers(answers: list[Choice], verdict: Verdict) -> str:
 
 def _card(choice: Choice, verdict: Verdict) -> str:
     """What to ship large, then its figures, the one that was asked for first."""
+    drop = "" if choice.metric_drop is None else f"drop {choice.metric_drop + 0.0:.4f}"
     figures = {
         "throughput": (f"{choice.throughput:.1f}", "inferences/s"),
         "p99": (f"{choice.p99_ms:.2f} ms", ""),
-        "accuracy": (choice.accuracy, ""),
+        "accuracy": (choice.accuracy, drop),
         "instances": (str(choice.instances), ""),
         "batch": (str(choice.batch), ""),
         choice.load[0]: (choice.load[1], ""),
@@ -123,13 +126,12 @@ def _card(choice: Choice, verdict: Verdict) -> str:
         for name, (text, unit) in sorted(figures.items(), key=lambda figure: figure[0] != asked)
     )
     names = " ".join(_fact(name, getattr(choice, name), "span") for name in ("format", "precision", "model"))
-    drop = "" if choice.metric_drop is None else f", accuracy drop {choice.metric_drop + 0.0:.4f}"
     where = choice.cell if choice.gpu is None else f"{choice.cell} on {choice.gpu}"
     kind = "answer" if verdict == "passed" else "answer unproven"
     return (
         f'<article class="{kind}" {_of(choice.model, choice.gpu)}><h2>{html.escape(choice.aim)}</h2>'
         f'<p class="headline">{names}</p><dl>{listed}</dl>'
-        f'<p class="margin">{html.escape(lead_text(choice) + drop)}<br>{html.escape(where)}</p></article>'
+        f'<p class="margin"><b>{html.escape(lead_text(choice))}</b><br>{html.escape(where)}</p></article>'
     )
 
 
@@ -162,13 +164,13 @@ def _measured(cells: pl.DataFrame, measurements: pl.DataFrame, drawings: tuple[D
 
 _PANELS = (
     ("Throughput against latency", "pareto", ("pareto-online", "pareto-offline")),
-    ("Where the time of a request goes", "breakdown", ("breakdown-offline", "breakdown-online")),
-    ("Throughput by batch and by concurrency", "by", ("batch", "concurrency")),
-    ("Share of the limit", "share", ("share-offline", "share-online")),
-    ("Energy per 1000 inferences", "energy", ("energy-offline", "energy-online")),
+    ("Where the time of a request goes", "breakdown", ("breakdown-online", "breakdown-offline")),
+    ("Throughput by concurrency and by batch", "by", ("throughput-online", "throughput-offline")),
+    ("Share of the limit", "share", ("share-online", "share-offline")),
+    ("Energy per 1000 inferences", "energy", ("energy-online", "energy-offline")),
     ("Accuracy, and its drop", "accuracy", ("accuracy",)),
     ("Load and first request", "load", ("load", "first-request")),
-    ("Campaigns over time", "trail", ("trail-offline", "trail-online")),
+    ("Campaigns over time", "trail", ("trail-online", "trail-offline")),
 )
 
 
@@ -212,12 +214,12 @@ def _panel(title: str, *parts: str) -> str:
     return f'<section class="panel"><h2>{html.escape(title)}</h2>{"".join(parts)}</section>'
 
 
-def _table(name: str, title: str) -> str:
+def _table(name: str, title: str, note: str) -> str:
     """A table's place; the long list of what all cells share is there for who asks."""
     place = f'<div id="table-{name}"></div>'
     if name == "same":
         place = f"<details><summary>show them</summary>{place}</details>"
-    return _panel(title, place)
+    return _panel(title, f'<p class="note">{html.escape(note)}</p>' if note else "", place)
 
 
 def _version(cells: pl.DataFrame) -> str:

@@ -11,7 +11,7 @@ from tasks.core.slo import Slo
 from tasks.reporting.answer import choices, lead_text
 from tasks.reporting.headings import PUBLISHED
 from tasks.reporting.history import Move
-from tasks.reporting.tables import ENERGY
+from tasks.reporting.tables import ENERGY, in_a_line
 
 
 def document(
@@ -85,7 +85,7 @@ def _cells(cells: pl.DataFrame) -> str:
             _number(row["blind_metric"], 4),
             _number(row["largest_difference"], 6),
             _number(row["invariance"], 6),
-            row["reason"] or "",
+            in_a_line(row["reason"] or ""),
         )
         for row in cells.iter_rows(named=True)
     ]

@@ -54,7 +54,13 @@ def cell_rows(cells: pl.DataFrame, measurements: pl.DataFrame) -> pl.DataFrame:
     online = measurements.filter(pl.col("scenario") == "online")
     loading = online.unique(OF_CELL, keep="first").select(*OF_CELL, "load_s", "first_request_ms")
     found = cells.join(loading, on=OF_CELL, how="left", nulls_equal=True, maintain_order="left")
-    return found.with_columns(KIND, reason=pl.col("reason").str.split("\n").list.first())
+    return found.with_columns(KIND, pl.col("reason").map_elements(in_a_line, pl.String))
+
+
+def in_a_line(reason: str) -> str:
+    """A verdict's reason without its middle: what failed, and the last of its log, which is the error."""
+    lines = reason.strip().splitlines() or [""]
+    return lines[0] if len(lines) == 1 else f"{lines[0]}: {lines[-1].strip()}"
 
 
 def point_rows(measurements: pl.DataFrame) -> pl.DataFrame:

@@ -52,11 +52,15 @@ def test_markdown_has_the_answer_the_cells_and_the_points(two: Frames) -> None:
     assert "torch 2.13" in text
 
 
-def test_error_in_the_markdown_has_its_first_line(cells: Rows, empty: Frames) -> None:
-    text = document("c", cells({"cell": "a", "verdict": "error", "reason": "broke here\ntail"}), empty[1])
+def test_error_in_the_markdown_says_what_failed_and_how(cells: Rows, empty: Frames) -> None:
+    text = document(
+        "c",
+        cells({"cell": "a", "verdict": "error", "reason": "broke here\ntrace\n  ValueError: x\n"}),
+        empty[1],
+    )
     row = next(line for line in text.splitlines() if line.startswith("| a |"))
-    assert row.endswith("| broke here |")
-    assert "tail" not in text
+    assert row.endswith("| broke here: ValueError: x |")
+    assert "trace" not in text
 
 
 def test_number_that_was_not_measured_is_empty_and_never_zero(two: Frames) -> None:

@@ -34,7 +34,12 @@ def test_report_is_written_in_every_form_and_can_be_written_again(two: Frames, t
     assert pl.read_parquet(folder / "cells.parquet").equals(two[0])
     assert pl.read_parquet(folder / "measurements.parquet").equals(two[1])
     images = {p.name for p in (folder / "charts" / "toy").iterdir()}
-    assert {"pareto-online.svg", "pareto-offline.png", "batch.svg", "breakdown-online.png"} <= images
+    assert {
+        "pareto-online.svg",
+        "pareto-offline.png",
+        "throughput-offline.svg",
+        "breakdown-online.png",
+    } <= images
     assert "a" in (folder / "charts" / "toy" / "breakdown-offline.svg").read_text()
     heights: dict[str, Any] = {s: pl.read_csv(folder / f"{s}.csv").height for s in ("offline", "online")}
     assert heights == {"offline": 3, "online": 3}
