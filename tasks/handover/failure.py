@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from tasks.core.build import Job
 from tasks.core.errors import UserError
+from tasks.core.other_environment import CODE
 from tasks.core.plugins import source_digests
 from tasks.core.results import Row, ground
-from tasks.core.site import ROOT, Site
+from tasks.core.site import Site
 from tasks.handover.folder import copy, new_folder, write_json, write_script
 from tasks.handover.starts import REPOSITORY, hosted, write_starts
 
@@ -71,11 +71,24 @@ def _pack_step(job: Job, row: Row, fresh: Path, site: Site) -> None:
     moved: dict[str, Any] = {"inputs": inputs, "plugin": Path("plugin"), "paths": tuple(paths)}
     told = job.model_copy(update=moved | {"fields": fields, "output": Path("output")})
     (fresh / "job.json").write_text(told.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    words = shlex.split(row["command"])
-    python = words[words.index("-P") - 1]
-    ours = [] if python == sys.executable else [f"export PYTHONPATH={shlex.quote(str(ROOT))}"]
-    run = f'exec "${{PYTHON:-{python}}}" -P -m tasks.child job.json --output output'
-    write_script(fresh / "repeat.sh", *ours, run)
+    write_script(fresh / "repeat.sh", *_step_lines(shlex.split(row["command"])))
+
+
+def _step_lines(words: list[str]) -> list[str]:
+    """What runs the step of a repeat command in the pack's folder: in its interpreter, or its image, which
+    sees this folder in the place of all that the step read."""
+    at = words.index("-P")
+    if words[0] != "docker":
+        exports = [f"export {shlex.quote(word)}" for word in words[: at - 1] if "=" in word]
+        return [*exports, f'exec "${{PYTHON:-{words[at - 1]}}}" {_STEP}']
+    options, image = words[: at - 2], words[at - 2]
+    mounts = [place for place, word in enumerate(options) if word == "--mount"]
+    gone = {n for place in mounts if f"source={CODE}," not in options[place + 1] for n in (place, place + 1)}
+    kept = shlex.join(word for place, word in enumerate(options) if place not in gone)
+    return [f'exec {kept} --volume "$PWD:$PWD" --workdir "$PWD" {image} {words[at - 1]} {_STEP}']
+
+
+_STEP = "-P -m tasks.child job.json --output output"
 
 
 def _imported(job: Job, source: Path) -> Iterator[Path]:

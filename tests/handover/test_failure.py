@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -12,8 +13,11 @@ from pathlib import Path
 import pytest
 
 from tasks.configure import write_repository
-from tasks.core.build import Workplace, run_step
+from tasks.core import containers
+from tasks.core.build import Job, Workplace, run_step
+from tasks.core.containers import Container
 from tasks.core.errors import StepError, UserError
+from tasks.core.other_environment import CODE
 from tasks.core.results import Row, Writer
 from tasks.core.site import Site
 from tasks.core.values import Interface, Serving
@@ -141,3 +145,36 @@ def test_what_is_gone_is_said_and_nothing_is_left(campaign: tuple[Path, Site], t
     with pytest.raises(UserError, match=r"toy-onnx\.export\.json: is not there any more; run the cell again"):
         packed(folder, site, tmp_path / "failure", reason="broke", command=command)
     assert not (tmp_path / "failure").exists()
+
+
+@pytest.mark.parametrize("image", [False, True])
+def test_step_of_another_environment_is_repeated_there(
+    campaign: tuple[Path, Site], tmp_path: Path, image: bool
+) -> None:
+    """Without a docker engine and the environment: what is run in their place tells how it was called."""
+    folder, site = campaign
+    (plugin := site.models / "toy").mkdir(parents=True)
+    (folder / "logs").mkdir()
+    job_path = folder / "logs" / "toy-onnx.convert_tftrt.json"
+    job = Job(step="convert_tftrt", fields={}, inputs={"export": plugin}, plugin=plugin, output=tmp_path)
+    job_path.write_text(job.model_dump_json())
+    (tool := tmp_path / "bin" / ("docker" if image else "python")).parent.mkdir()
+    tool.write_text('#!/bin/sh\necho "$PYTHONPATH" "$@"')
+    tool.chmod(0o755)
+    words = ["-P", "-m", "tasks.child", str(job_path), "--output", str(tmp_path)]
+    in_image = containers.argv(
+        Container(image="nvcr.io/tf", files=(CODE, job_path, plugin), output=tmp_path), ["python3", *words]
+    )
+    command = in_image if image else ["env", "PYTHONPATH=/code", str(tool), *words]
+    target = packed(folder, site, tmp_path / "failure", reason="broke", command=shlex.join(command))
+    env = os.environ | {"PATH": f"{tool.parent}:{os.environ['PATH']}", "PYTHONPATH": ""}
+    again = subprocess.run(
+        ["sh", str(target / "repeat.sh")], env=env, capture_output=True, text=True, check=True
+    )
+    step = "-P -m tasks.child job.json --output output"
+    if not image:
+        assert again.stdout == f"/code {step}\n"
+        return
+    assert again.stdout.endswith(f"--volume {target}:{target} --workdir {target} nvcr.io/tf python3 {step}\n")
+    assert again.stdout.count("--mount") == 1 and f"source={CODE},target={CODE}" in again.stdout
+    assert "--network none" in again.stdout and "--env HOME=/tmp" in again.stdout
