@@ -24,7 +24,7 @@ from tasks.reporting.charts import of_campaign
 from tasks.reporting.history import past
 from tasks.reporting.html import page
 from tasks.reporting.images import write_images
-from tasks.reporting.markdown import document
+from tasks.reporting.markdown import document, summary
 from tasks.reporting.published_document import render
 from tasks.reporting.published_form import in_published_form
 from tasks.reporting.tables import tables
@@ -77,7 +77,8 @@ def write_like_published(folder: Path) -> Path:
 @task(task_run_name="report {folder.name}", cache_policy=NO_CACHE)
 def report(folder: Path, slo: Slo | None = None) -> None:
     """Write the report, and show its summary in the Prefect UI."""
-    text = write(folder, slo)
+    write(folder, slo)
+    text = summary(folder.name, *results.read(folder), slo)
     create_markdown_artifact(text, key="report", description=f"campaign {folder.name}")
     create_link_artifact(
         (folder / "report.html").absolute().as_uri(), link_text="report.html", key="report-html"

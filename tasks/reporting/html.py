@@ -15,6 +15,7 @@ from tasks.core.slo import Slo
 from tasks.reporting.answer import Choice, best, frontier, lead_text
 from tasks.reporting.charts import Drawing
 from tasks.reporting.headings import FILTERS
+from tasks.reporting.markdown import verdicts
 from tasks.reporting.tables import Table
 
 MEANING = {
@@ -91,9 +92,7 @@ def library() -> str:
 
 def _header(campaign: str, cells: pl.DataFrame) -> str:
     gpus = ", ".join(cells["gpu"].drop_nulls().unique(maintain_order=True))
-    counts = cells["verdict"].value_counts(sort=True).iter_rows()
-    verdicts = ", ".join(f"{number} {verdict}" for verdict, number in counts) or "no cell has finished yet"
-    where = html.escape(" · ".join((gpus, verdicts, campaign)))
+    where = html.escape(" · ".join((gpus, verdicts(cells), campaign)))
     return f'<header><p class="brand">servegrid</p><h1>What to ship</h1><p class="where">{where}</p></header>'
 
 
@@ -131,7 +130,8 @@ def _card(choice: Choice, verdict: Verdict) -> str:
     return (
         f'<article class="{kind}" {_of(choice.model, choice.gpu)}><h2>{html.escape(choice.aim)}</h2>'
         f'<p class="headline">{names}</p><dl>{listed}</dl>'
-        f'<p class="margin"><b>{html.escape(lead_text(choice))}</b><br>{html.escape(where)}</p></article>'
+        f'<p class="margin"><span>{html.escape(lead_text(choice))}</span><br>{html.escape(where)}</p>'
+        "</article>"
     )
 
 

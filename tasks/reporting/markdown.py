@@ -7,11 +7,15 @@ from collections.abc import Iterable, Sequence
 
 import polars as pl
 
+from tasks.core.results import FAILING
 from tasks.core.slo import Slo
 from tasks.reporting.answer import choices, lead_text
 from tasks.reporting.headings import PUBLISHED
 from tasks.reporting.history import Move
 from tasks.reporting.tables import ENERGY, in_a_line
+
+FAILED_SHOWN = 20
+"""Failed cells in a summary."""
 
 
 def document(
@@ -24,9 +28,7 @@ def document(
 ) -> str:
     """The whole report; `beside` has NVIDIA's published rows next to ours, `moves` what is not as in the
     campaign before."""
-    parts = [f"# servegrid campaign {campaign}", _where(cells)]
-    parts += ["## What to ship", _answer(cells, measurements, slo)]
-    parts += ["## Cells", _cells(cells)]
+    parts = [*_head(campaign, cells, measurements, slo), "## Cells", _cells(cells)]
     errors = cells.filter(pl.col("verdict") == "error")
     if errors.height:
         again = (
@@ -43,6 +45,25 @@ def document(
         parts += ["## Beside NVIDIA's published figures", _beside(beside)]
     parts += ["## Time", _time(cells), "## Versions", _versions(cells)]
     return "\n\n".join(parts) + "\n"
+
+
+def summary(campaign: str, cells: pl.DataFrame, measurements: pl.DataFrame, slo: Slo | None = None) -> str:
+    """What to ship, how many cells ended how, and the first of those that failed: small for any campaign."""
+    parts = [*_head(campaign, cells, measurements, slo), "## Cells", verdicts(cells)]
+    failed = cells.filter(pl.col("verdict").is_in(FAILING))
+    parts += [_cells(failed.head(FAILED_SHOWN))] if failed.height else []
+    return "\n\n".join(parts) + "\n"
+
+
+def verdicts(cells: pl.DataFrame) -> str:
+    """How many cells ended how."""
+    counts = cells["verdict"].value_counts(sort=True).iter_rows()
+    return ", ".join(f"{number} {verdict}" for verdict, number in counts) or "no cell has finished yet"
+
+
+def _head(campaign: str, cells: pl.DataFrame, measurements: pl.DataFrame, slo: Slo | None) -> list[str]:
+    ship = _answer(cells, measurements, slo)
+    return [f"# servegrid campaign {campaign}", _where(cells), "## What to ship", ship]
 
 
 def _where(cells: pl.DataFrame) -> str:

@@ -123,6 +123,17 @@ def test_the_api_shows_one_task_run_a_stage_and_cell(sweep: Any, api: Any) -> No
     assert Counter(run["state"]["name"] for run in shared) == {"Completed": 4, "Cached": 6}
 
 
+def test_the_ui_shows_a_small_table_the_summary_and_a_link(sweep: Any, api: Any) -> None:
+    command, _ = sweep
+    about = {"artifacts": {"key": {"any_": ["report", "report-html", "cells-cpu"]}}}
+    name = command.campaign.name
+    found = {a["key"]: a["data"] for a in api.post("artifacts/filter", about) if name in json.dumps(a)}
+    assert found["report"].startswith(f"# servegrid campaign {name}") and "## Offline" not in found["report"]
+    assert "3 passed" in found["report"] or "unstable" in found["report"]
+    assert (command.campaign / "report.html").as_uri() in found["report-html"]
+    assert {row["cell"] for row in json.loads(found["cells-cpu"])} == CELLS
+
+
 def test_a_second_sweep_builds_nothing_and_measures_again(sweep: Any, api: Any) -> None:
     command, _ = sweep
     before = len(api.task_runs("bert_large_qa"))

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import polars as pl
 
-from tasks.reporting.markdown import document
+from tasks.core.results import Row
+from tasks.reporting.markdown import FAILED_SHOWN, document, summary
 
 Rows = Callable[..., pl.DataFrame]
 Frames = tuple[pl.DataFrame, pl.DataFrame]
@@ -85,3 +86,11 @@ def test_error_says_how_to_repeat_it(cells: Rows, two: Frames) -> None:
     text = document("c", cells({"cell": "a", "verdict": "error", "command": "python -m it"}), two[1])
     assert "| a |  | python -m it |" in text
     assert "`servegrid pack CELL FOLDER --campaign c`" in text
+
+
+def test_summary_is_small_whatever_the_campaign(cells: Rows, two: Frames) -> None:
+    bad: list[Row] = [{"cell": f"bad-{n}", "verdict": "error"} for n in range(1000)]
+    text = summary("c", cells({"cell": "a"}, *bad), two[1])
+    assert text.startswith("# servegrid campaign c\n") and "| toy: most throughput, offline |" in text
+    assert "1000 error, 1 passed" in text
+    assert text.count("| bad-") == FAILED_SHOWN and "## Offline" not in text
