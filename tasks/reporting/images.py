@@ -40,7 +40,7 @@ def write_images(
         rows |= {"cells": of_cells.filter(here & drawn), "trail": of_trail.filter(here & drawn)}
         name = re.sub(r"[^A-Za-z0-9]+", "-", f"{model} {gpu or ''}").strip("-")
         for drawing in drawings:
-            chosen = rows[drawing.rows]
+            chosen = rows[drawing.rows].filter(pl.col(drawing.y).is_not_null())
             if drawing.scenario:
                 chosen = chosen.filter(pl.col("scenario") == drawing.scenario)
             if drawing.one_cell:

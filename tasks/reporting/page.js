@@ -96,7 +96,7 @@ function drawTable(name) {
 }
 
 function rowsFor(chart) {
-  let rows = picked(all[chart.rows]);
+  let rows = picked(all[chart.rows]).filter((row) => row[chart.y] !== null); // as of a card that tells no power
   if (chart.scenario) rows = rows.filter((row) => row.scenario === chart.scenario);
   if (chart.one_cell) {
     const one = document.getElementById("one-cell").value;
