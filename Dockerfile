@@ -1,13 +1,15 @@
 # The worker's image. From the root of the checkout, on a host with a GPU:
 #   docker build --build-arg BASE=nvcr.io/nvidia/pytorch:YY.MM-py3 --build-arg EXTRAS=torch,onnx --tag servegrid .
 # What the base brings (its torch, its TensorFlow, ...) stays as it is: deployments/image_requirements.py.
-# A secret `pip`, a pip.conf, is read while packages are installed, and is in no layer.
+# A secret `pip`, a pip.conf, is read while packages are installed, and is in no layer. docs/containers.md tells the rest.
 ARG BASE=python:3.11-slim
 
 FROM ${BASE} AS build
 ARG EXTRAS=torch,onnx
 WORKDIR /src
-ENV SERVEGRID_ROOT=/opt/servegrid SERVEGRID_HOME=/var/lib/servegrid
+# NVIDIA's images hold pip to every version that they have (PIP_CONSTRAINT): the project needs newer ones of some. They
+# go into the venv, and the frameworks are pinned below.
+ENV SERVEGRID_ROOT=/opt/servegrid SERVEGRID_HOME=/var/lib/servegrid PIP_CONSTRAINT=
 COPY deployments/image_requirements.py pyproject.toml constraints.txt ./
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     python3 image_requirements.py pyproject.toml constraints.txt --extras "${EXTRAS}" --output /tmp \
@@ -20,10 +22,12 @@ COPY tasks tasks
 COPY models /opt/servegrid/models
 COPY gpu_profiles /opt/servegrid/gpu_profiles
 COPY triton_releases.yaml /opt/servegrid/
+COPY deployments/prefect.yaml /opt/servegrid/deployments/
 # The command that installs the server exits with 2 where it could not run it: without libpython, for one.
 ARG TOOLS=--install-server
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     /opt/servegrid/venv/bin/pip install --no-cache-dir --no-deps . \
+    && ln -s /opt/servegrid/venv/lib/python3*/site-packages/tasks /opt/servegrid/tasks \
     && /opt/servegrid/venv/bin/servegrid doctor ${TOOLS}
 
 FROM ${BASE}
@@ -45,7 +49,7 @@ ENV PATH=/opt/servegrid/venv/bin:${PATH} \
 USER servegrid
 WORKDIR /var/lib/servegrid
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s CMD \
-    ["python3", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/health', timeout=4)"]
+    ["python3", "-c", "import os, urllib.request as u; u.urlopen('http://127.0.0.1:%s/health' % os.environ['PREFECT_WORKER_WEBSERVER_PORT'], timeout=4)"]
 # PREFECT_API_URL names the server; `--entrypoint servegrid` has the command instead.
 ENTRYPOINT ["prefect", "worker", "start", "--with-healthcheck"]
 CMD ["--pool", "gpu-cpu", "--limit", "1"]

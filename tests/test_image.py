@@ -97,7 +97,7 @@ def compose() -> dict[str, Any]:
 def test_compose_is_what_docker_compose_takes() -> None:
     plugin = shutil.which("docker") and subprocess.run(["docker", "compose", "version"], capture_output=True)
     if not plugin or plugin.returncode:
-        pytest.skip("no `docker compose` here")
+        pytest.skip("no `docker compose` here (Debian 13: docker-compose)")
     command = ["docker", "compose", "--file", str(COMPOSE), "config", "--quiet"]
     env = {**os.environ, "POSTGRES_PASSWORD": "x"}
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)

@@ -24,8 +24,9 @@ def why_no_environment(format_: Format, profile: GpuProfile) -> str | None:
     if wanted is None or format_ in profile.environments:
         return None
     return (
-        f"{format_} is made by {wanted.needs}: name an environment that has it (in an image: its prefix) in "
-        f"gpu_profiles/{profile.name}.yaml, `environments: {{{format_}: /path/to/environment}}`"
+        f"{format_} is made by {wanted.needs}: name an environment that has it, or an image, in "
+        f"gpu_profiles/{profile.name}.yaml, `environments: {{{format_}: /path/to/environment}}` or "
+        f"`{{{format_}: {{image: NAME}}}}`"
     )
 
 

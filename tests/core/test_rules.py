@@ -126,8 +126,9 @@ def test_tf_trt_needs_an_environment_and_a_native_backend(
         return {e.reason for e in plan.excluded} | {c.static.backend for c in plan.cells}
 
     assert found(profile, "25.02", WHOLE) == {
-        "tf-trt is made by TensorFlow up to 2.17 built with TensorRT: name an environment that has it (in an "
-        "image: its prefix) in gpu_profiles/card.yaml, `environments: {tf-trt: /path/to/environment}`"
+        "tf-trt is made by TensorFlow up to 2.17 built with TensorRT: name an environment that has it, or an "
+        "image, in gpu_profiles/card.yaml, `environments: {tf-trt: /path/to/environment}` or "
+        "`{tf-trt: {image: NAME}}`"
     }
     named = profile.model_copy(update={"environments": {"tf-trt": Path("/opt/tf")}})
     assert found(named, "25.02", WHOLE) == {"native"}

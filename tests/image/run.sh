@@ -8,8 +8,8 @@ set -euo pipefail
 
 alone() {
     local tool left
-    for tool in buildah debootstrap; do
-        command -v "$tool" >/dev/null || { echo "no $tool here: apt-get install buildah debootstrap" >&2; exit 2; }
+    for tool in buildah debootstrap ip; do
+        command -v "$tool" >/dev/null || { echo "no $tool here: apt-get install buildah debootstrap iproute2" >&2; exit 2; }
     done
     [ "$(id -u)" = 0 ] || { echo "debootstrap and chroot isolation need root" >&2; exit 2; }
 
@@ -19,7 +19,7 @@ alone() {
     work=$(mktemp -d "${TMPDIR:-/var/tmp}/servegrid-image.XXXXXX")
     exec 9>"$work/lock"
     flock 9
-    setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child --mount-proc "$0" "$work" &
+    setpriv --pdeathsig KILL unshare --mount --pid --fork --kill-child --mount-proc "$0" --in "$work" &
     inner=$!
     trap clean EXIT
     trap 'exit 130' INT
@@ -33,14 +33,14 @@ clean() {
     rm -rf --one-file-system "$work" || { sleep 2; rm -rf --one-file-system "$work"; } # the last ones may still write
 }
 
-if [ $# = 0 ]; then
+if [ "${1:-}" != --in ]; then
     alone
     exit
 fi
 
 cd "$(dirname "$0")/../.."
 SUITE=${SUITE:-bookworm} # its Python is one that the project supports
-work=$1
+work=$2
 export BUILDAH_ISOLATION=chroot TMPDIR="$work"
 buildah=(buildah --root "$work/storage" --runroot "$work/run")
 
@@ -57,8 +57,11 @@ base() {
     mirror=$(apt-get indextargets --format '$(REPO_URI) $(CODENAME)' | awk -v suite="$SUITE" '$2 == suite {print $1; exit}')
     debootstrap --variant=minbase --include=python3,python3-venv,libpython3.11,ca-certificates \
         "$SUITE" "$work/base" ${mirror:+"$mirror"} >"$work/debootstrap.log" || { tail "$work/debootstrap.log"; return 1; }
+    # As in NVIDIA's images, pip is held to versions that are too old for the project.
+    echo "pydantic==2.11.7" >"$work/base/etc/pip-constraint.txt"
     local container
     container=$("${buildah[@]}" from scratch)
+    "${buildah[@]}" config --env PIP_CONSTRAINT=/etc/pip-constraint.txt "$container"
     "${buildah[@]}" add --quiet "$container" "$work/base" / >/dev/null
     "${buildah[@]}" commit --quiet --rm "$container" base >/dev/null
     rm -rf --one-file-system "$work/base"
@@ -87,6 +90,36 @@ inside() {
     "${buildah[@]}" run --user servegrid "$worker" -- "$@"
 }
 
+image_has() {
+    "${buildah[@]}" inspect --type image --format "$1" localhost/servegrid
+}
+
+# Nothing runs as root, what is installed is not the user's to change, and no setting of pip is left.
+guarded() {
+    [ "$(image_has '{{.Docker.Config.User}}')" = servegrid ]
+    inside sh -ec '[ "$(id -u)" != 0 ]; [ ! -w /opt/servegrid/venv ]; [ -w "$SERVEGRID_HOME/store" ]; [ ! -e /etc/pip.conf ]'
+    inside test -e /opt/servegrid/tasks/child/__main__.py
+    sed -n 's#.*\(file\|https\?\)://##p' "$work/pip.conf" >"$work/places"
+    [ -z "$("${buildah[@]}" inspect --type image localhost/servegrid | grep -F -f "$work/places" || true)" ]
+}
+
+# What the image starts, on a network of its own, until the image's own health check says that it is well.
+worker_starts() {
+    unshare --net sh -ec 'ip link set lo up; exec "$@"' sh \
+        "${buildah[@]}" run --user servegrid "$worker" -- bash -euc '
+            trap "kill \$(jobs -p)" EXIT
+            export PREFECT_API_URL=http://127.0.0.1:4200/api
+            until_well() { for _ in $(seq 90); do python3 -c "$1" 2>/dev/null && return; sleep 1; done; return 1; }
+            prefect server start >/tmp/server.log 2>&1 &
+            until_well "import urllib.request as u; u.urlopen(\"$PREFECT_API_URL/health\", timeout=4)" || { cat /tmp/server.log; exit 1; }
+            servegrid pools create
+            prefect --no-prompt deploy --all --prefect-file /opt/servegrid/deployments/prefect.yaml | tail -3
+            $1 $2 >/tmp/worker.log 2>&1 &
+            until_well "$3" || { cat /tmp/worker.log; exit 1; }
+            prefect work-pool ls' bash "$(image_has '{{range .Docker.Config.Entrypoint}}{{.}} {{end}}')" \
+        "$(image_has '{{range .Docker.Config.Cmd}}{{.}} {{end}}')" "$(image_has '{{index .Docker.Config.Healthcheck.Test 3}}')"
+}
+
 step "base image" base
 step "build" image
 worker=$("${buildah[@]}" from localhost/servegrid)
@@ -95,7 +128,6 @@ step "servegrid plan" inside servegrid plan --format onnx --precision fp32 --acc
 model=/opt/servegrid/models/_template
 step "servegrid sweep" inside servegrid sweep --model-dir "$model" --format onnx --precision fp32 \
     --max-batch-size 1 --max-concurrency 1
-"${buildah[@]}" inspect --type image --format '{{.Docker.Config.User}} {{.Docker.Config.Entrypoint}} {{.Docker.Config.Healthcheck}}' \
-    localhost/servegrid
-! inside test -e /etc/pip.conf || { echo "pip's settings are in the image" >&2; exit 1; }
+step "guarded" guarded
+step "worker" worker_starts
 echo "image-test: $SECONDS s"
