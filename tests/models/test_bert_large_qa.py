@@ -198,9 +198,10 @@ def test_tiny_is_reproducible_and_follows_the_seed(tmp_path: Path, child: Any) -
 
 
 def test_tiny_cannot_be_answered_from_one_part_alone(tmp_path: Path, child: Any) -> None:
-    # Both trainings run side by side, one thread each.
+    # Both trainings run side by side, one thread each, for a third of the recipe's steps: F1 was 0.09 without
+    # the paragraph and 0.11 without the question after 200 steps.
     parts = ("context", "question")
-    running = [child.start(BLIND + SCORE, part, tmp_path / part, threads=1) for part in parts]
+    running = [child.start(BLIND + SCORE, part, tmp_path / part, 200, threads=1) for part in parts]
     for process in running:
         metrics, _ = child.finish(process)
         assert metrics["f1"] < 0.8
