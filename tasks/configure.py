@@ -29,6 +29,7 @@ from tasks.formats import FORMATS
 from tasks.native_config import Acceleration, add_native, add_warm_up
 
 HOSTING = Path(__file__).parent / "hosting"
+SHARED = ("model.py", "pipeline.py", "torch_device.py", "volumes.py")
 
 
 class Configured(Value):
@@ -67,6 +68,9 @@ def model_config(
         if serving.device_kind == "gpu" and serving.batching == "dynamic":
             # A CPU has nothing to gain: what collects and answers would take the cores that compute.
             config.parameters["pipelined"].string_value = "true"
+        if serving.device_kind == "gpu" and serving.batching != "dynamic" and module.ON_DEVICE:
+            # What the client places on the GPU stays there; a batch is joined in the host's memory.
+            config.parameters["FORCE_CPU_ONLY_INPUT_TENSORS"].string_value = "no"
     config.input.extend(_tensor(pb.ModelInput, t, serving) for t in interface.inputs)
     config.output.extend(_tensor(pb.ModelOutput, t, serving) for t in interface.outputs)
     kind = pb.ModelInstanceGroup.KIND_CPU if serving.device_kind == "cpu" else pb.ModelInstanceGroup.KIND_GPU
@@ -101,7 +105,7 @@ def write_repository(
         (version / FORMATS[format_].FILE).symlink_to(artifact / FORMATS[format_].FILE)
     else:
         (version / "artifact").symlink_to(artifact)
-        for file in ("model.py", "pipeline.py", f"{FORMATS[format_].SESSION}.py"):
+        for file in (*SHARED, f"{FORMATS[format_].SESSION}.py"):
             shutil.copy(HOSTING / file, version / file)
     (folder / "config.pbtxt").write_text(text_format.MessageToString(config), encoding="utf-8")
     return config

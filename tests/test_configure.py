@@ -95,6 +95,8 @@ def test_config_says_exactly_what_the_serving_says(
     write_repository(tmp_path / "repository", "it", format_, asked, io, artifact)
     text = (tmp_path / "repository" / "it" / "config.pbtxt").read_text()
     golden = f'name: "it" {HOW[format_, backend]} {BATCHING[serving]}'
+    if (backend, serving) == ("hosted", "disabled") and FORMATS[format_].ON_DEVICE:  # on a GPU
+        golden += 'parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_value: "no" } }'
     assert text_format.Parse(text, pb.ModelConfig()) == text_format.Parse(golden, pb.ModelConfig())
 
 
@@ -103,7 +105,7 @@ def test_hosted_repository_holds_the_runtime_one_session_and_a_link_to_the_artif
 ) -> None:
     write_repository(tmp_path, "it", "onnx", SERVINGS["static"], io, artifact)
     assert sorted(p.name for p in (tmp_path / "it" / "1").iterdir()) == [
-        "artifact", "model.py", "onnx_session.py", "pipeline.py",
+        "artifact", "model.py", "onnx_session.py", "pipeline.py", "torch_device.py", "volumes.py",
     ]  # fmt: skip
     assert (tmp_path / "it" / "1" / "artifact").readlink() == artifact
 
@@ -117,6 +119,25 @@ def test_only_what_is_collected_for_a_gpu_is_pipelined(
 ) -> None:
     serving = Serving.model_validate({"batching": batching, "max_batch_size": 8, "device_kind": device})
     assert ("pipelined" in model_config("it", "onnx", serving, io).parameters) == pipelined
+
+
+@pytest.mark.parametrize(
+    ("format_", "device", "batching", "stays"),
+    [
+        ("onnx", "gpu", "static", True),
+        ("ts-trace", "gpu", "static", True),
+        ("onnx", "gpu", "dynamic", False),
+        ("onnx", "cpu", "static", False),
+        ("tf-savedmodel", "gpu", "static", False),
+    ],
+)
+def test_tensors_stay_on_the_gpu_where_the_session_takes_them_and_nothing_is_joined(
+    io: Interface, format_: Any, device: str, batching: str, stays: bool
+) -> None:
+    serving = Serving.model_validate({"batching": batching, "max_batch_size": 8, "device_kind": device})
+    parameters = model_config("it", format_, serving, io).parameters
+    assert ("FORCE_CPU_ONLY_INPUT_TENSORS" in parameters) == stays
+    assert not stays or parameters["FORCE_CPU_ONLY_INPUT_TENSORS"].string_value == "no"
 
 
 def test_a_second_write_leaves_nothing_of_the_first(io: Interface, artifact: Path, tmp_path: Path) -> None:

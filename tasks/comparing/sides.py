@@ -36,7 +36,12 @@ SETTINGS = (
     "profile",
     *(name for name in Product.model_fields if name != "triton_release"),
     *Serving.model_fields,
-    *(name for name in LoadPlan.model_fields if name in MEASUREMENTS and name != "scenario"),
+    *(
+        name
+        for name in LoadPlan.model_fields
+        if name in MEASUREMENTS and name not in ("scenario", "request_count")
+    ),
+    "minimum_request_count",  # the plan's; `request_count` is how many there were
 )
 """Rows that differ in one of these measure different things: refused, unless asked for."""
 CONDITIONS = ("host", "triton_release", "server", "server_version", "generator_version")

@@ -28,6 +28,7 @@ PLATFORM = "torch_aoti"
 ACCELERATORS: Mapping[Accelerator, tuple[Precision, ...]] = {}
 SESSION: str | None = "aoti_session"
 CUDA_GRAPHS = False
+ON_DEVICE = False
 source = of_the_export
 calibrated = uncalibrated
 

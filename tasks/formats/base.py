@@ -52,6 +52,8 @@ class FormatModule(Protocol):
     """The module of `tasks.hosting` that runs it; None: only the native backend does."""
     CUDA_GRAPHS: bool
     """Whether that session captures CUDA graphs."""
+    ON_DEVICE: bool
+    """Whether it takes and gives tensors that lie on the GPU."""
 
     def why_not_native(self, interface: Interface, max_batch_size: int) -> str | None:
         """Why Triton's own backend could not serve this interface, in such batches, if it could not."""

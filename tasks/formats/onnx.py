@@ -27,6 +27,7 @@ PLATFORM = ""
 ACCELERATORS: Mapping[Accelerator, tuple[Precision, ...]] = {"trt": ("fp32", "fp16")}
 SESSION: str | None = "onnx_session"
 CUDA_GRAPHS = True
+ON_DEVICE = True
 why_not_native = any_interface
 
 

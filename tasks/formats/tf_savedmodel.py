@@ -24,6 +24,7 @@ ACCELERATORS: Mapping[Accelerator, tuple[Precision, ...]] = {"trt": ("fp32", "fp
 """`amp` makes an fp32 graph fp16 where that is safe."""
 SESSION: str | None = "savedmodel_session"
 CUDA_GRAPHS = False
+ON_DEVICE = False
 source = of_the_export
 calibrated = uncalibrated
 why_not_native = any_interface

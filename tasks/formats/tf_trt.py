@@ -31,6 +31,7 @@ ACCELERATORS: Mapping[Accelerator, tuple[Precision, ...]] = {}
 """None acts on it; the published tables call it accelerated by `trt`, so that a model may list that label."""
 SESSION: str | None = None
 CUDA_GRAPHS = False
+ON_DEVICE = False
 source = of_the_export
 calibrated = uncalibrated
 build_fields = engine_fields

@@ -29,6 +29,7 @@ PLATFORM = ""
 ACCELERATORS: Mapping[Accelerator, tuple[Precision, ...]] = {}
 SESSION: str | None = "trt_session"
 CUDA_GRAPHS = False
+ON_DEVICE = False
 calibrated = uncalibrated
 why_not_in_release = every_release
 

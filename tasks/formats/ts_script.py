@@ -14,6 +14,7 @@ from tasks.formats.ts_trace import (
     FILE,
     LIBRARIES,
     NATIVE_BACKEND,
+    ON_DEVICE,
     PLATFORM,
     SESSION,
     TOOLS,
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ACCELERATORS", "CONVERT_STEP", "CUDA_GRAPHS", "ENGINES", "ENVIRONMENT", "EXPORT", "FILE", "LIBRARIES",
-    "NATIVE_BACKEND", "PLATFORM", "PRECISIONS", "SESSION", "TOOLS", "TORCH_JIT", "build_fields", "calibrated",
-    "source", "why_not_in_release", "why_not_native",
+    "NATIVE_BACKEND", "ON_DEVICE", "PLATFORM", "PRECISIONS", "SESSION", "TOOLS", "TORCH_JIT", "build_fields",
+    "calibrated", "source", "why_not_in_release", "why_not_native",
 ]  # fmt: skip
 
 EXPORT: ExportFormat = "ts-script"

@@ -23,6 +23,7 @@ PLATFORM = "pytorch_libtorch"
 ACCELERATORS: Mapping[Accelerator, tuple[Precision, ...]] = {}
 SESSION: str | None = "torchscript_session"
 CUDA_GRAPHS = True
+ON_DEVICE = True
 source = of_the_export
 calibrated = uncalibrated
 why_not_in_release = every_release

@@ -2,18 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
 
-Array = np.ndarray[Any, Any]
+from .torch_device import Tensors, TorchSession, several
 
 MACHINE = "built_for.json"
 """The instruction sets of the CPU that a package was compiled for."""
 
 
-class Session:
+class Session(TorchSession):
     """`model.pt2` on the CPU; it takes and gives tensors in the interface's order."""
 
     def __init__(self, artifact: Path, kind: str, device: int = 0, cuda_graph: bool = False) -> None:
@@ -21,17 +19,11 @@ class Session:
         reason = refusal(machine["instruction_sets"], kind)
         if reason:
             raise RuntimeError(reason)
+        super().__init__(artifact, kind, device)
         self._run = torch._inductor.aoti_load_package(str(artifact / "model.pt2"))
-        interface = json.loads((artifact / "interface.json").read_text(encoding="utf-8"))
-        self._inputs = [tensor["name"] for tensor in interface["inputs"]]
-        self._outputs = [tensor["name"] for tensor in interface["outputs"]]
 
-    def run(self, inputs: dict[str, Array]) -> dict[str, Array]:
-        """One batch; arrays by tensor name, batch first."""
-        with torch.inference_mode():
-            answer = self._run(*(torch.from_numpy(inputs[name]) for name in self._inputs))
-        values = answer if isinstance(answer, tuple | list) else (answer,)
-        return {n: v.numpy() for n, v in zip(self._outputs, values, strict=True)}
+    def compute(self, tensors: Tensors) -> Tensors:
+        return several(self._run(*tensors))
 
 
 def refusal(instruction_sets: list[str], kind: str) -> str | None:

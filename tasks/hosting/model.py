@@ -56,16 +56,20 @@ class TritonPythonModel:
 
     def initialize(self, args: dict[str, str]) -> None:
         config = json.loads(args["model_config"])
-        folder = Path(args["model_repository"]) / args["model_version"]
-        sys.path.insert(0, str(folder))
-        session = importlib.import_module(config["parameters"]["session"]["string_value"])
-        self._batches = importlib.import_module("pipeline")
+        version = args["model_version"]
+        folder = Path(args["model_repository"]) / version
+        # The version's folder is a package, so that its modules may import one another.
+        sys.path.insert(0, args["model_repository"])
+        session = importlib.import_module(f"{version}.{config['parameters']['session']['string_value']}")
+        self._batches = importlib.import_module(f"{version}.pipeline")
         self._inputs = [entry["name"] for entry in config["input"]]
         self._outputs = [entry["name"] for entry in config["output"]]
         kind, device = args["model_instance_kind"], args["model_instance_device_id"]
         cuda = config.get("optimization", {}).get("cuda", {})
         on_gpu = {"device": int(device), "cuda_graph": cuda.get("graphs", False)} if kind == "GPU" else {}
         open_session = functools.partial(session.Session, folder / "artifact", kind, **on_gpu)
+        only_cpu = config["parameters"].get("FORCE_CPU_ONLY_INPUT_TENSORS", {}).get("string_value", "yes")
+        self._takes_device_tensors = only_cpu == "no"
         self._pipeline = self._session = None
         if "pipelined" in config["parameters"]:
             self._pipeline = self._batches.Pipeline(open_session, config["max_batch_size"])
@@ -73,8 +77,11 @@ class TritonPythonModel:
             self._session = open_session()
 
     def execute(self, requests: list[Any]) -> list[Any] | None:
+        looked = [{tensor.name(): tensor for tensor in request.inputs()} for request in requests]
+        if self._takes_device_tensors and not all(t.is_cpu() for tensors in looked for t in tensors.values()):
+            return [self._response(self._run_on_device(tensors)) for tensors in looked]
         try:
-            inputs = [self._read(request) for request in requests]
+            inputs = [{name: np.from_dlpack(tensors[name]) for name in self._inputs} for tensors in looked]
         except Exception as error:
             return [self._response(error) for _ in requests]
         if self._pipeline is None:
@@ -88,21 +95,30 @@ class TritonPythonModel:
         if self._pipeline is not None:
             self._pipeline.close()
 
-    def _read(self, request: Any) -> dict[str, Array]:
-        tensors = {tensor.name(): tensor for tensor in request.inputs()}  # one look at the request for all
-        return {name: np.from_dlpack(tensors[name]) for name in self._inputs}
+    def _run_on_device(self, tensors: dict[str, Any]) -> dict[str, Any] | Exception:
+        """Of tensors that the client placed on the GPU: they are neither copied to the host nor batched. The
+        server takes the answer before it calls again."""
+        try:
+            return dict(self._session.run_on_device({name: tensors[name] for name in self._inputs}))
+        except Exception as error:
+            return error
 
-    def _send(self, sender: Any, found: dict[str, Array] | Exception) -> None:
+    def _send(self, sender: Any, found: dict[str, Any] | Exception) -> None:
         sender.send(self._response(found), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 
-    def _response(self, found: dict[str, Array] | Exception) -> Any:
+    def _response(self, found: dict[str, Any] | Exception) -> Any:
         # An error of its own for each: the backend frees it with its response, and one that several
         # responses share takes the server down.
         if isinstance(found, Exception):
             error = pb_utils.TritonError(f"{type(found).__name__}: {found}")
             return pb_utils.InferenceResponse([], error=error)
         try:
-            tensors = [pb_utils.Tensor.from_dlpack(name, _Exported(found[name])) for name in self._outputs]
+            tensors = [pb_utils.Tensor.from_dlpack(name, _exported(found[name])) for name in self._outputs]
         except Exception as error:  # what the session gave cannot be sent: the others still get their answers
             return self._response(error)
         return pb_utils.InferenceResponse(tensors)
+
+
+def _exported(tensor: Any) -> Any:
+    """A tensor on the GPU exports itself."""
+    return _Exported(tensor) if isinstance(tensor, np.ndarray) else tensor

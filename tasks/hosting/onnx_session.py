@@ -53,14 +53,37 @@ class Session:
         if self._bound is None:
             return dict(zip(self._outputs, self._session.run(self._outputs, inputs), strict=True))
         size = len(next(iter(inputs.values())))
+        if size not in self._bound and len(self._bound) == MOST_SIZES:
+            found = self._session.run(self._outputs, inputs, _no_graph())
+            return dict(zip(self._outputs, found, strict=True))
+        return self._bind(size).run(inputs)
+
+    def run_on_device(self, inputs: dict[str, Any]) -> dict[str, OrtValue]:
+        """The same for tensors that lie on the GPU, given and taken by DLPack; the outputs stay there, good
+        until the next run."""
+        values = {name: OrtValue.from_dlpack(tensor) for name, tensor in inputs.items()}
+        size = next(iter(values.values())).shape()[0]
+        if self._bound is not None and (size in self._bound or len(self._bound) < MOST_SIZES):
+            return self._bind(size).run_on_device(values)
+        binding = self._session.io_binding()
+        for name, value in values.items():
+            binding.bind_ortvalue_input(name, value)
+        for name in self._outputs:
+            binding.bind_output(name, "cuda", self._device)
+        self._session.run_with_iobinding(binding, _no_graph())
+        return dict(zip(self._outputs, binding.get_outputs(), strict=True))
+
+    def _bind(self, size: int) -> "_Bound":
+        assert self._bound is not None
         if size not in self._bound:
-            if len(self._bound) == MOST_SIZES:
-                options = onnxruntime.RunOptions()
-                options.add_run_config_entry("gpu_graph_id", "-1")  # none
-                found = self._session.run(self._outputs, inputs, options)
-                return dict(zip(self._outputs, found, strict=True))
             self._bound[size] = _Bound(self._session, size, self._device, self._graph)
-        return self._bound[size].run(inputs)
+        return self._bound[size]
+
+
+def _no_graph() -> Any:
+    options = onnxruntime.RunOptions()
+    options.add_run_config_entry("gpu_graph_id", "-1")
+    return options
 
 
 class _Bound:
@@ -90,3 +113,10 @@ class _Bound:
             value.update_inplace(inputs[name])
         self._session.run_with_iobinding(self._binding, self._options)
         return {name: value.numpy() for name, value in self._outputs.items()}
+
+    def run_on_device(self, inputs: dict[str, OrtValue]) -> dict[str, OrtValue]:
+        """The same for tensors that are there already; the outputs are good until the next run."""
+        for name, value in self._inputs.items():
+            value.update_inplace(inputs[name])
+        self._session.run_with_iobinding(self._binding, self._options)
+        return self._outputs

@@ -92,6 +92,14 @@ def test_other_cards_and_settings_are_refused_or_labelled(tmp_path: Path) -> Non
     assert '**different settings:** gpu: "card" in A, "another" in B' in markdown(found)
 
 
+def test_how_many_requests_there_were_is_no_setting_how_many_were_asked_for_is(tmp_path: Path) -> None:
+    for name, asked, had in (("a", 50, 1513), ("again", 50, 1474), ("more", 100, 1513)):
+        campaign(tmp_path, name, 1.0, minimum_request_count=asked, request_count=had)
+    assert set(changes(compared(tmp_path, "a", "again")).values()) == {"same"}
+    with pytest.raises(UserError, match="minimum_request_count: 50 in A, 100 in B"):
+        compared(tmp_path, "a", "more")
+
+
 def test_a_cell_that_no_longer_runs_has_regressed_and_one_that_is_gone_is_told(tmp_path: Path) -> None:
     campaign(tmp_path, "a", 1.0)
     campaign(tmp_path, "b", 1.0, cells=("m-onnx",), verdict="failed_accuracy")

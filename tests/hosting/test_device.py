@@ -18,7 +18,7 @@ for name in sys.argv[3:]:
     except RuntimeError as error:
         print(error)
 """
-HOSTING = Path(__file__).parents[2] / "tasks" / "hosting"
+TASKS = Path(__file__).parents[2] / "tasks"
 
 
 @pytest.fixture
@@ -31,6 +31,8 @@ def test_onnx_and_torch_refuse_to_fall_back(
 ) -> None:
     io = interface([("x", "int64", (-1, 3))], [("y", "int64", (-1, 3))])
     artifact = onnx_artifact(io, [("Identity", ["x"], ["y"], {})])
-    onnx, torch = run_python(LOAD, HOSTING, artifact, "onnx_session", "torchscript_session").splitlines()
+    onnx, torch = run_python(
+        LOAD, TASKS, artifact, "hosting.onnx_session", "hosting.torchscript_session"
+    ).splitlines()
     assert onnx.startswith("ONNX Runtime uses CPUExecutionProvider, not CUDAExecutionProvider")
     assert torch == "PyTorch sees no GPU: is a torch build with CUDA installed?"

@@ -6,13 +6,16 @@ Sums of 1024 products of normal numbers: fp32 gives them to about 1e-4, TF32 to 
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tritonclient.grpc import InferInput, InferRequestedOutput
 
 from tasks.core.environment import gpu_names
+from tasks.core.values import Interface, Tensor
 
 pytestmark = [
     pytest.mark.gpu,
@@ -62,3 +65,94 @@ def test_torchscript_on_the_gpu_answers_as_on_the_cpu(run_python: Any, tmp_path:
     (tmp_path / "interface.json").write_text(json.dumps(tensors))
     run_python(TORCHSCRIPT, tmp_path / "model.pt")
     run_python(RUN, tmp_path, "torchscript_session")
+
+
+IO = Interface(
+    inputs=(Tensor(name="x", dtype="float32", shape=(-1, 1024)),),
+    outputs=(Tensor(name="y", dtype="float32", shape=(-1, 1024)),),
+)
+
+
+@pytest.fixture(scope="module", params=["onnx", "ts-trace"])
+def network(
+    request: pytest.FixtureRequest, onnx_artifact: Any, run_python: Any, tmp_path_factory: Any
+) -> tuple[str, Path]:
+    if request.param == "onnx":
+        weights = {"w": np.random.default_rng(1).standard_normal((1024, 1024)).astype(np.float32)}
+        nodes = [("MatMul", ["x", "w"], ["h"], {}), ("Relu", ["h"], ["y"], {})]
+        return "onnx", onnx_artifact(IO, nodes, weights)
+    folder = tmp_path_factory.mktemp("traced")
+    (folder / "interface.json").write_text(IO.model_dump_json())
+    run_python(TORCHSCRIPT, folder / "model.pt")
+    return "ts-trace", folder
+
+
+@pytest.mark.parametrize("graph", [False, True])
+def test_tensors_that_the_client_has_on_the_card_stay_there(
+    server: Any, network: tuple[str, Path], graph: bool
+) -> None:
+    cuda = pytest.importorskip("tritonclient.utils.cuda_shared_memory", exc_type=RuntimeError)
+    format_, artifact = network
+    model = server.load(
+        f"on_card_{format_}_{graph}", artifact, IO, format_=format_, batching="static", device_kind="gpu",
+        cuda_graph=graph,
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    with ExitStack() as stack:
+        size = 8 * 1024 * 4
+        regions = {}
+        for name in ("card_in", "card_out"):
+            regions[name] = cuda.create_shared_memory_region(name, size, 0)
+            stack.callback(cuda.destroy_shared_memory_region, regions[name])
+            server.client.register_cuda_shared_memory(name, cuda.get_raw_handle(regions[name]), 0, size)
+            stack.callback(server.client.unregister_cuda_shared_memory, name)
+        for batch in (1, 3, 8, 3):
+            x = rng.standard_normal((batch, 1024)).astype(np.float32)
+            want = server.ask(model, {"x": x})["y"]
+            cuda.set_shared_memory_region(regions["card_in"], [x])
+            cuda.set_shared_memory_region(regions["card_out"], [np.full_like(x, np.nan)])
+            given, wanted = InferInput("x", x.shape, "FP32"), InferRequestedOutput("y")
+            given.set_shared_memory("card_in", x.nbytes)
+            wanted.set_shared_memory("card_out", x.nbytes)
+            server.client.infer(model, [given], outputs=[wanted])
+            found = cuda.get_contents_as_numpy(regions["card_out"], np.float32, x.shape)
+            np.testing.assert_array_equal(found, want)
+    server.client.unload_model(model)
+
+
+VOLUMES = """
+import copy, json, sys
+from pathlib import Path
+import numpy as np, torch
+from tasks.hosting.torchscript_session import Session
+torch.manual_seed(0)
+layers = [
+    torch.nn.Conv3d(4, 16, 3, padding=1), torch.nn.InstanceNorm3d(16, affine=True), torch.nn.LeakyReLU(),
+    torch.nn.ConvTranspose3d(16, 8, 2, stride=2), torch.nn.InstanceNorm3d(8, affine=True),
+    torch.nn.Conv3d(8, 4, 1),
+]
+network = torch.nn.Sequential(*layers).eval()
+with torch.no_grad():
+    layers[0].bias += 3  # a mean of some deviations, and weights that are not 1
+    layers[1].weight.uniform_(0.5, 2), layers[1].bias.uniform_(-1, 1)
+folder = Path(sys.argv[1])
+torch.jit.trace(copy.deepcopy(network), torch.randn(2, 4, 16, 16, 16)).half().save(str(folder / "model.pt"))
+shape = [-1, 4, 16, 16, 16]
+tensors = {"inputs": [{"name": "x", "shape": shape}], "outputs": [{"name": "y", "shape": shape}]}
+(folder / "interface.json").write_text(json.dumps(tensors))
+for graph in (False, True):
+    session = Session(folder, "GPU", cuda_graph=graph)
+    assert "aten::linalg_vector_norm" in str(session._module.graph)
+    for batch in (1, 3, 2):
+        x = torch.randn(batch, 4, 16, 16, 16)
+        want = network(x).detach().numpy()
+        y = session.run({"x": x.half().numpy()})["y"]
+        there = session.run_on_device({"x": x.half().cuda()})["y"]
+        assert (y.dtype, there.device.type) == (np.float16, "cuda")
+        np.testing.assert_allclose(y, want, rtol=0, atol=0.03)
+        np.testing.assert_allclose(there.cpu().numpy(), y, rtol=0, atol=0.004)  # what is fused differs by run
+"""
+
+
+def test_volumes_in_half_precision_are_normalized_as_on_the_cpu(run_python: Any, tmp_path: Path) -> None:
+    run_python(VOLUMES, tmp_path)

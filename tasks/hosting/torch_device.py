@@ -1,0 +1,71 @@
+"""What the sessions of PyTorch share: their device, and the way of tensors to it and back."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+Array = np.ndarray[Any, Any]
+Tensors = tuple[torch.Tensor, ...]
+
+
+class TorchSession:
+    """Runs `compute`, which a session of a format defines, on one device."""
+
+    def __init__(self, artifact: Path, kind: str, device: int) -> None:
+        """Raises RuntimeError where a GPU is asked for and PyTorch sees none."""
+        if kind == "GPU" and not torch.cuda.is_available():
+            raise RuntimeError("PyTorch sees no GPU: is a torch build with CUDA installed?")
+        self.device = torch.device("cuda", device) if kind == "GPU" else torch.device("cpu")
+        if kind == "GPU":
+            torch.cuda.set_device(device)  # graphs and streams are the current device's
+            torch.backends.cudnn.allow_tf32 = False  # fp32 is fp32
+            # All that its threads do here is copy, and one is faster than sixteen that wait for one another.
+            torch.set_num_threads(1)
+        interface = json.loads((artifact / "interface.json").read_text(encoding="utf-8"))
+        self.inputs = [tensor["name"] for tensor in interface["inputs"]]
+        self.outputs = [tensor["name"] for tensor in interface["outputs"]]
+        axes = [axis for tensor in interface["inputs"] for axis in tensor["shape"][1:]]
+        self.fixed = -1 not in axes
+        self.ranks = {len(tensor["shape"]) for tensor in interface["inputs"]}
+        # Worth it where a shape comes again: cuDNN tries its algorithms at the first of each.
+        torch.backends.cudnn.benchmark = self.fixed
+
+    def compute(self, tensors: Tensors) -> Tensors:
+        """Outputs on the device of inputs on it or in pinned memory, in the interface's order; on a GPU they
+        are good until the next call."""
+        raise NotImplementedError
+
+    def run(self, inputs: dict[str, Array]) -> dict[str, Array]:
+        """One batch; arrays by tensor name, batch first. On a GPU the copies go through pinned memory."""
+        with torch.inference_mode():
+            tensors = tuple(torch.from_numpy(inputs[name]) for name in self.inputs)
+            if self.device.type == "cpu":
+                values = self.compute(tensors)
+            else:
+                values = _to_host(self.compute(tuple(tensor.pin_memory() for tensor in tensors)))
+        return {n: v.numpy() for n, v in zip(self.outputs, values, strict=True)}
+
+    def run_on_device(self, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
+        """The same for tensors that lie on the GPU, given and taken by DLPack; the outputs stay there, good
+        until the next run."""
+        with torch.inference_mode():
+            values = self.compute(tuple(torch.from_dlpack(inputs[name]) for name in self.inputs))
+            values = tuple(value.contiguous() for value in values)
+            torch.cuda.current_stream().synchronize()
+        return dict(zip(self.outputs, values, strict=True))
+
+
+def several(answer: Any) -> Tensors:
+    """A forward's one tensor or several, as several."""
+    return tuple(answer) if isinstance(answer, tuple | list) else (answer,)
+
+
+def _to_host(values: Tensors) -> Tensors:
+    answers = tuple(torch.empty(v.shape, dtype=v.dtype, pin_memory=True) for v in values)
+    for answer, value in zip(answers, values, strict=True):
+        answer.copy_(value, non_blocking=True)
+    torch.cuda.current_stream().synchronize()
+    return answers
