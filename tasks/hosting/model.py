@@ -70,7 +70,8 @@ class TritonPythonModel:
         open_session = functools.partial(session.Session, folder / "artifact", kind, **on_gpu)
         only_cpu = config["parameters"].get("FORCE_CPU_ONLY_INPUT_TENSORS", {}).get("string_value", "yes")
         self._takes_device_tensors = only_cpu == "no"
-        self._pipeline = self._session = None
+        self._pipeline: Any = None
+        self._session: Any = None
         if "pipelined" in config["parameters"]:
             self._pipeline = self._batches.Pipeline(open_session, config["max_batch_size"])
         else:
