@@ -18,9 +18,9 @@ from flows import local_server
 from tasks.core.site import Site
 
 SMALL = ("--model", "tiny_mlp", "--generator", "client", "--max-batch-size", "2", "--max-concurrency", "1",
-         "--request-count", "10")  # fmt: skip
+         "--request-count", "10", "--window-s", "0.3")  # fmt: skip
+ONE = (*SMALL, "--format", "onnx")
 CORRECT = ("passed", "unstable")
-CELLS = 2
 
 
 def wait_for(condition: Callable[[], Any], seconds: float) -> None:
@@ -41,14 +41,14 @@ def last_cells(command: Any) -> dict[str, dict[str, Any]]:
     return {row["cell"]: row for row in command.rows() if row["kind"] == "cell"}
 
 
-def resumed(command: Any, happened: Any) -> str:
+def resumed(command: Any, happened: Any, planned: int) -> str:
     """Go on with the campaign: then every cell has its row, and is correct."""
     code, output = command.run("sweep", "--resume", command.campaign.name)
     assert code == 0, output
     cells = last_cells(command)
     assert {row["verdict"] for row in cells.values()} <= set(CORRECT)
     assert (command.campaign / "report.html").is_file()
-    happened.rows(planned=CELLS, kept=len(cells))
+    happened.rows(planned=planned, kept=len(cells))
     return output
 
 
@@ -59,19 +59,20 @@ def test_disk_that_is_full_while_building(make_command: Any, plugins: Path, disk
     command = make_command(plugins, own_store=True)
     (command.site.home / "store").symlink_to(disk.path)
     disk.fill()
-    code, output = command.run("sweep", *SMALL)
+    code, output = command.run("sweep", *ONE)
     assert code == 1, output
     cells = last_cells(command)
-    happened.rows(planned=CELLS, kept=len(cells))
+    happened.rows(planned=1, kept=len(cells))
     for row in cells.values():
         assert row["verdict"] == "error"
         assert "No space left on device" in row["reason"]
     assert (command.campaign / "report.html").is_file()
     disk.free()
-    resumed(command, happened)
+    resumed(command, happened, 1)
     happened(row["reason"].splitlines()[-1])
 
 
+@pytest.mark.long
 @pytest.mark.fault(
     "Disks", "the command says so; resumed, every cell has its row", what="full while a campaign measures"
 )
@@ -82,7 +83,7 @@ def test_disk_that_fills_up_while_measuring(command: Any, disk: Any, happened: A
         site=command.site.model_copy(update={"results": results}),
         env=command.env | {"SERVEGRID_RESULTS": str(results)},
     )
-    process = command.start("sweep", *SMALL)
+    process = command.start("sweep", *ONE)
     wait_for(lambda: measures(process), 200)
     disk.fill()
     output, _ = process.communicate(timeout=200)
@@ -90,7 +91,7 @@ def test_disk_that_fills_up_while_measuring(command: Any, disk: Any, happened: A
     assert "No space left on device" in output
     said = [line for line in output.splitlines() if "No space left on device" in line]
     disk.free()
-    resumed(command, happened)
+    resumed(command, happened, 1)
     happened(said[-1])
 
 
@@ -104,6 +105,7 @@ if sys.argv[1].endswith("onnx-fp32.baseline.json") and not _flag.exists():
 """
 
 
+@pytest.mark.long
 @pytest.mark.fault(
     "Disks",
     "the cell ends `error`, the others go on; resumed, it is built again",
@@ -126,7 +128,7 @@ def test_artifact_that_is_gone_when_it_is_to_be_served(
     (bad,) = (row for row in cells.values() if row["format"] == "onnx")
     assert bad["verdict"] == "error"
     assert Path(bad["log"]).is_file()
-    resumed(command, happened)
+    resumed(command, happened, 2)
     happened(bad["reason"].splitlines()[0])
 
 
@@ -141,13 +143,13 @@ def test_prefect_server_that_is_away_for_a_minute(command: Any, tmp_path: Path, 
         url = first.enter_context(local_server.running(tmp_path / "server.log", env))
         port = int(url.removesuffix("/api").rpartition(":")[2])
         command = dataclasses.replace(command, env=env | {"PREFECT_API_URL": url})
-        process = command.start("sweep", *SMALL)
+        process = command.start("sweep", *ONE)
         wait_for(lambda: measures(process), 200)
     time.sleep(60)
     with local_server.running(tmp_path / "server.log", env, port):
         output, _ = process.communicate(timeout=300)
     cells = last_cells(command)
-    happened.rows(planned=CELLS, kept=len(cells))
+    happened.rows(planned=1, kept=len(cells))
     assert process.returncode == 0, output
     assert {row["verdict"] for row in cells.values()} <= set(CORRECT)
     happened("the campaign waited, and went on")
