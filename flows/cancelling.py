@@ -48,6 +48,7 @@ def heeding_cancellation() -> Iterator[None]:
                         os.kill(os.getpid(), signal.SIGINT)
                         return
 
+    # In a context of its own, which knows the address of the API.
     threading.Thread(target=copy_context().run, args=(watch,), daemon=True).start()
     try:
         yield

@@ -109,7 +109,9 @@ def running(log_path: Path, env: Mapping[str, str], port: int = 0) -> Iterator[s
             args = ["server", "start", "--host", "127.0.0.1", "--port", str(port)]
             url = f"http://127.0.0.1:{port}/api"
             command = [sys.executable, "-m", "prefect", *args]
-            process = stack.enter_context(proc.running(command, log_path=log_path, env=env))
+            # Its UI would look for the API at Prefect's own port.
+            of_ui = {"PREFECT_SERVER_UI_API_URL": url}
+            process = stack.enter_context(proc.running(command, log_path=log_path, env={**env, **of_ui}))
             deadline = time.monotonic() + READY_S
             while not _healthy(url):
                 if process.poll() is not None or time.monotonic() > deadline:

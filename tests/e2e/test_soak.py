@@ -128,12 +128,15 @@ def test_two_hundred_cells_cost_less_than_a_second_each(
     with_instances(plugins, 100)
     grid = make_grid(plugins)
     words = [sys.executable, "-c", NOOP, "sweep", "--model", "tiny_mlp", "--generator", "client"]
+    words += ["--profile", "test-a"]
     with Health(grid.api.url) as health:
         start, peak = time.perf_counter(), 0
         process = subprocess.Popen(
             words, env=grid.command.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
-        threading.Timer(600, process.kill).start()
+        limit = threading.Timer(600, process.kill)
+        limit.daemon = True
+        limit.start()
         output: list[str] = []
         assert process.stdout is not None
         for line in process.stdout:

@@ -21,6 +21,8 @@ def test_two_commands_start_their_servers_in_a_new_home_at_once(tmp_path: Path) 
         both.wait()
         with running(tmp_path / f"{name}.log", env) as url:
             both.wait(timeout=120)  # two servers live beside each other
+            with urllib.request.urlopen(url.removesuffix("api") + "ui-settings", timeout=30) as answer:
+                assert json.load(answer)["api_url"] == url, "the UI finds its API"
             request = urllib.request.Request(f"{url}/flows/", json.dumps({"name": name}).encode())
             request.add_header("Content-Type", "application/json")
             with urllib.request.urlopen(request, timeout=30) as answer:
