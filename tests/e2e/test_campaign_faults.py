@@ -98,9 +98,9 @@ def test_disk_that_fills_up_while_measuring(command: Any, disk: Any, happened: A
 GONE = """
 import pathlib, sys
 _flag = pathlib.Path(__file__).with_name("was_gone")
-if sys.argv[1].endswith("onnx-fp32.baseline.json") and not _flag.exists():
+if sys.argv[1].endswith("ts-trace-fp32.baseline.json") and not _flag.exists():
     _flag.touch()  # the last stage before the model is served
-    for _file in pathlib.Path({store!r}).glob("objects/*/model.onnx"):
+    for _file in pathlib.Path({store!r}).glob("objects/*/model.pt"):
         _file.unlink()
 """
 
@@ -122,10 +122,10 @@ def test_artifact_that_is_gone_when_it_is_to_be_served(
     assert code == 1, output
     cells = last_cells(command)
     assert {row["format"]: row["verdict"] in CORRECT for row in cells.values()} == {
-        "onnx": False,
-        "ts-trace": True,
+        "onnx": True,
+        "ts-trace": False,
     }
-    (bad,) = (row for row in cells.values() if row["format"] == "onnx")
+    (bad,) = (row for row in cells.values() if row["format"] == "ts-trace")
     assert bad["verdict"] == "error"
     assert Path(bad["log"]).is_file()
     resumed(command, happened, 2)
