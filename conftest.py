@@ -28,6 +28,8 @@ PAGE = Path(__file__).parent / "docs" / "make_reliability.py"
 SHM = Path("/dev/shm")
 RUN = "SERVEGRID_TEST"
 """Names, in the environment of every process that a test of a fault starts, that test."""
+CACHES = ("torchinductor_",)
+"""What PyTorch keeps there for all its processes, to stay."""
 LEAVE_S = 5.0
 KEPT = "faults/rows"
 """In pytest's cache: what each test told when it was run last."""
@@ -110,8 +112,10 @@ def _nothing_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     deadline = time.monotonic() + LEAVE_S
     while time.monotonic() < deadline and (_processes(run) or _unused(shared)):
         time.sleep(0.05)
-    files = [path for path in temporary.iterdir() if not path.name.startswith("torchinductor_")]  # one a user
-    left = {"orphans": _processes(run), "leaks": [*_unused(shared), *files]}
+    left = {
+        "orphans": _processes(run),
+        "leaks": [*_unused(shared), *(p for p in temporary.iterdir() if not p.name.startswith(CACHES))],
+    }
     item.user_properties += [(name, str(len(found))) for name, found in left.items()]
     assert not any(left.values()), left
 
