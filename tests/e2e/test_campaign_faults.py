@@ -3,6 +3,7 @@ No row is lost: a cell ends with its error, or with its result once the campaign
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import subprocess
 import time
@@ -32,8 +33,11 @@ def wait_for(condition: Callable[[], Any], seconds: float) -> None:
 
 def measures(process: subprocess.Popen[str]) -> bool:
     """Whether the command's client is measuring."""
-    below = psutil.Process(process.pid).children(recursive=True)
-    return any("tasks.loadgen.client_process" in " ".join(p.cmdline()) for p in below if p.is_running())
+    for below in psutil.Process(process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it has just ended
+            if "tasks.loadgen.client_process" in " ".join(below.cmdline()):
+                return True
+    return False
 
 
 def last_cells(command: Any) -> dict[str, dict[str, Any]]:

@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 from prefect.exceptions import ParameterTypeError
 
-from flows.cli import Progress, main
+from flows.cli import Progress, console, main
 from flows.options import SweepOptions, _flag
 from flows.sweep import sweep
 from tasks.core.errors import UserError
@@ -45,6 +45,7 @@ def servegrid(
         monkeypatch.setenv(name, "")  # what the command sets is taken back, too
     monkeypatch.setenv("PREFECT_CLIENT_MAX_RETRIES", "0")
     monkeypatch.setenv("COLUMNS", "2000")
+    monkeypatch.setattr(console, "width", 2000)  # made when it was imported
     logger, handler = logging.getLogger("servegrid"), signal.getsignal(signal.SIGTERM)
 
     def run(*words: str) -> tuple[int, str]:
