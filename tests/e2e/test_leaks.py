@@ -43,7 +43,7 @@ def build_cell(plugin, cell, campaign, at):
         qualify.prepare.request(plugin, cell.product, at.site), lambda folder: (folder / "file").touch()
     )
     return qualify.Built(
-        prepared=ref, converted=ref, samples=ref, reference=ref, baseline=None, count=ref, ceilings=None
+        prepared=ref, converted=ref, samples=ref, reference=ref, baseline=None, ceilings=None
     )
 
 
@@ -84,7 +84,9 @@ def test_a_long_campaign_holds_no_more_open_at_its_end_than_at_its_beginning(
             stderr=subprocess.STDOUT,
             text=True,
         )
-        threading.Timer(20 * CELLS, process.kill).start()
+        limit = threading.Timer(20 * CELLS, process.kill)
+        limit.daemon = True
+        limit.start()
         own, seen, output = psutil.Process(process.pid), [], []
         assert process.stdout is not None
         for line in process.stdout:
@@ -95,6 +97,7 @@ def test_a_long_campaign_holds_no_more_open_at_its_end_than_at_its_beginning(
                 children = len(own.children(recursive=True))
                 seen.append((own.num_fds(), own.memory_info().rss / 2**20, files, len(ours), children))
         assert process.wait() == 0, "".join(output[-20:])
+        limit.cancel()
     assert len(seen) == CELLS
     for number, name in enumerate(("descriptors", "MB", "temporary files", "regions", "processes")):
         of_all = [found[number] for found in seen]
