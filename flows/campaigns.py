@@ -104,6 +104,8 @@ def leading(
             stack.enter_context(leases.holding(folder / "leader.lock", str(attempt), wait_s=LEADER_S))
         except leases.HeldError as error:
             raise UserError(f"campaign {folder.name}: it is running already, attempt {error}") from error
+        if resume and read(folder).attempt != attempt - 1:
+            raise UserError(f"campaign {folder.name}: another process went on with it just now")
         cells = tuple(key for entry in plans for key in entry.keys)
         begun = Campaign(options=options, attempt=attempt, cells=cells)
         write_atomic(folder / "campaign.json", begun.model_dump_json(indent=1, exclude_unset=True))

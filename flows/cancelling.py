@@ -43,7 +43,7 @@ def heeding_cancellation() -> Iterator[None]:
             while not done.wait(ASK_S):
                 with suppress(httpx.HTTPError, PrefectException):
                     state = client.read_flow_run(run).state
-                    if state and state.type in CANCELLED:
+                    if state and state.type in CANCELLED and not done.is_set():
                         asked.set()
                         os.kill(os.getpid(), signal.SIGINT)
                         return

@@ -31,7 +31,7 @@ def choose_plugins(options: SweepOptions, site: Site) -> list[Plugin]:
     elif options.model_dir:
         found = [load_folder(Path(options.model_dir))]
     else:
-        names = known_models(site.models) if options.models == (ALL,) else options.models
+        names = known_models(site.models) if options.models == (ALL,) else dict.fromkeys(options.models)
         found = [load_model(site.models, name) for name in names]
     paths = tuple(Path(path) for path in options.plugin_paths)
     for folder in paths:

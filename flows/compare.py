@@ -19,7 +19,7 @@ from tasks.comparing.turns import PAIRS, TURN_S, Opponent, Order, take
 from tasks.configure import Configured, configure
 from tasks.core.build import Workplace
 from tasks.core.clock import work
-from tasks.core.environment import device_lock
+from tasks.core.environment import device_lock, pin_card
 from tasks.core.errors import UserError
 from tasks.core.server_choice import ServerChoice
 from tasks.core.site import default_site
@@ -55,6 +55,7 @@ def compare_cells(
         UserError: a cell is unknown or does not run here, or they have no point in common.
         StepError: a step failed.
     """
+    pin_card()
     sides = [_contender(name, mark, options, campaign) for mark, name in (("a", a), ("b", b))]
     common = _common_points(*(side.cell for side in sides))
     figures: list[Figures] = []

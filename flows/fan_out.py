@@ -101,8 +101,10 @@ def _follow(
     while any(entry.end is None for entry in watched.values()):
         time.sleep(POLL_S)
         states = _states(client, [*watched, own])
-        if states.pop(own).type in CANCELLED:
+        if own not in states or states.pop(own).type in CANCELLED:
             raise CancelledError
+        for run in watched.keys() - states.keys():  # deleted in the UI
+            states[run] = Crashed(message="its run was deleted")
         for run, state in states.items():
             if watched[run].is_dead(state):
                 client.set_flow_run_state(run, Crashed(message="its process is gone"), force=True)

@@ -9,7 +9,7 @@ from flows.choosing import choose_plugins, choose_variant
 from flows.options import SweepOptions
 from flows.server_choosing import choose_server, fit
 from tasks import convert, export
-from tasks.core.environment import gpu_names, how_to_install, matches, missing
+from tasks.core.environment import card_name, how_to_install, matches, missing
 from tasks.core.errors import UnsupportedError, UserError
 from tasks.core.matrix import Plan, expand
 from tasks.core.other_environment import check
@@ -148,7 +148,7 @@ def preflight(options: SweepOptions, model: ModelPlan, site: Site) -> None:
     problems = SERVERS[model.server.name].problems(site, model.server)
     profile = model.profile
     if not matches(profile):
-        found = ", ".join(gpu_names()) or "no NVIDIA card"
+        found = card_name() or "no NVIDIA card"
         problems.append(f"profile {profile.name!r}: this host has no {profile.description}, but {found}")
     elif profile.compute_capability:
         used = {cell.product.triton_release for cell in model.plan.cells}

@@ -19,7 +19,7 @@ from tasks import baseline, ceilings, convert, export, prepare, profile_data, re
 from tasks.caching import Make, ensure
 from tasks.configure import configure
 from tasks.core.build import Workplace
-from tasks.core.environment import host, versions
+from tasks.core.environment import host, pin_card, versions
 from tasks.core.plugins import Plugin, load_profile
 from tasks.core.results import FAILING, Writer, campaign_folder, finished, ground
 from tasks.core.roofline import Roofline
@@ -50,6 +50,7 @@ def qualify(options: SweepOptions, campaign: str, attempt: int | None = None) ->
     with working(folder, options, attempt, run):
         (model,) = plan(options, site)
         preflight(options, model, site)
+        pin_card()
         done = finished(folder)
         rows = recorder(model.plugin, campaign, run, options)
         for entry in model.plan.excluded:

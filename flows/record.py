@@ -92,7 +92,8 @@ class Record:
         finally:
             if server_pid is not None:
                 self.server_peak_bytes = peak_bytes(server_pid)
-                log.info("server: peak memory %.2f GB", self.server_peak_bytes / 1e9)
+                if self.server_peak_bytes is not None:
+                    log.info("server: peak memory %.2f GB", self.server_peak_bytes / 1e9)
 
     def judge(self) -> Outcome:
         """The outcome of a cell whose stages all ran, and why."""

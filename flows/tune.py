@@ -14,7 +14,7 @@ from flows.planning import preflight
 from flows.qualify import build_cell, workplace
 from flows.server_choosing import own_server
 from tasks.configure import configure
-from tasks.core.environment import device_lock
+from tasks.core.environment import device_lock, pin_card
 from tasks.core.errors import UserError
 from tasks.core.site import default_site
 from tasks.core.slo import Slo
@@ -55,6 +55,7 @@ def tune_cell(name: str, slo: Slo, axes: Axes, options: SweepOptions, campaign: 
     settings = grid(cell.dynamic, axes)
     choice = own_server(entry.server, cell)
     preflight(options, entry, site)
+    pin_card()
     at = workplace(entry.plugin, cell, site, campaign)
     built = build_cell(entry.plugin, cell, campaign, at)
     variant, plan = entry.plugin.spec.variants[cell.product.variant], cell.online

@@ -20,7 +20,7 @@ def request(plugin: Plugin, cell: Cell, prepared: ArtifactRef | None) -> BuildRe
     product = cell.product
     samples = plugin.spec.variants[product.variant].samples
     if product.random_weights:
-        samples = min(samples, 2 * cell.dynamic.max_batch_size)
+        samples = min(samples, 2 * (plugin.spec.fixed_batch or cell.dynamic.max_batch_size))
     return _request(plugin, product, prepared, samples)
 
 

@@ -11,6 +11,8 @@ import pytest
 from tasks.core.errors import UserError
 from tasks.core.results import Row, Writer
 from tasks.core.site import ROOT, Site
+from tasks.handover import client
+from tasks.handover.starts import write_starts
 from tasks.pack import latest, pack
 
 CELL: Row = {
@@ -115,6 +117,24 @@ def test_client_is_that_of_the_model_that_was_asked_for(
     pack(campaign, "toy-onnx", tmp_path / "pack", site)
     client = tmp_path / "pack" / "model" / "client.py"
     assert (client.read_text() if client.exists() else None) == packed
+
+
+@pytest.mark.parametrize(("kind", "asked"), [("cpu", "onnxruntime==1.2"), ("gpu", "onnxruntime-gpu==1.2")])
+def test_image_gets_the_libraries_as_they_are_published(
+    site: Site, tmp_path: Path, kind: str, asked: str
+) -> None:
+    row = {**CELL, "versions": '{"onnxruntime": "1.2+local"}', "dynamic": json.dumps({"device_kind": kind})}
+    write_starts(tmp_path, row, site)
+    assert f"pip install --quiet {asked} &&" in (tmp_path / "start-docker.sh").read_text()
+
+
+def test_client_compares_answers_of_other_lengths() -> None:
+    short, long = np.ones((2, 1, 3)), np.pad(np.ones((2, 1, 3)), [(0, 0), (0, 0), (0, 2)])
+    for one, other in ((short, long), (long, short)):
+        found, wanted = client.alike(one, other)
+        np.testing.assert_array_equal(found, wanted)
+    found, wanted = client.alike(np.ones((2, 1)), np.ones(2))
+    assert found.shape == wanted.shape == (2,)
 
 
 @pytest.mark.parametrize(("backend", "there"), [("hosted", True), ("onnxruntime", False)])

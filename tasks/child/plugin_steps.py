@@ -89,7 +89,8 @@ def profile_data(job: Job) -> None:
 def score(job: Job) -> None:
     """`metrics.json`: the plug-in's metrics of several sets of predictions on the same samples.
 
-    `predictions` of the fields maps a set's name to an .npz file that holds one array an output.
+    `predictions` of the fields names the sets; each is an input of the job, an .npz file that holds one array
+    an output.
     """
     make = load(job, "metrics.py").MetricsCalculator
     samples = np.load(job.inputs["samples"] / "samples.npz")

@@ -114,13 +114,12 @@ def host() -> Host:
     """This machine."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     cpu = _cpu_name()
-    gpus = gpu_names()
     return Host(
         name=platform.node(),
         cpu=cpu,
         cores=len(os.sched_getaffinity(0)),
         memory_gb=round(memory / 2**30, 1),
-        gpu=gpus[0] if gpus else cpu,
+        gpu=card_name() or cpu,
         driver=card().get("driver"),
         system=f"{platform.system()} {platform.release()}",
         python=platform.python_version(),
@@ -134,6 +133,14 @@ def gpu_names() -> tuple[str, ...]:
             return ()
         handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
         return tuple(str(pynvml.nvmlDeviceGetName(handle)) for handle in handles)
+
+
+def card_name() -> str | None:
+    """The name of the NVIDIA card that this process uses; None without one."""
+    with nvml() as pynvml:
+        if pynvml is None or not pynvml.nvmlDeviceGetCount():
+            return None
+        return str(pynvml.nvmlDeviceGetName(used_card(pynvml)))
 
 
 def card() -> dict[str, str]:
@@ -154,6 +161,14 @@ def card_uuid() -> str | None:
         if pynvml is None or not pynvml.nvmlDeviceGetCount():
             return None
         return str(pynvml.nvmlDeviceGetUUID(used_card(pynvml)))
+
+
+def pin_card() -> None:
+    """Have all that this process starts see the one card that it uses: Triton puts as many instances as are
+    asked for on each card that it sees."""
+    uuid = card_uuid()
+    if uuid:
+        os.environ["CUDA_VISIBLE_DEVICES"] = uuid
 
 
 def used_card(pynvml: Any) -> Any:
@@ -188,8 +203,9 @@ def nvml() -> Iterator[Any]:
 
 
 def matches(profile: GpuProfile) -> bool:
-    """Whether this host has the device that the profile describes."""
-    return profile.device_kind == "cpu" or any(describes(profile, name) for name in gpu_names())
+    """Whether the device that this process uses is the one that the profile describes."""
+    name = card_name()
+    return profile.device_kind == "cpu" or (name is not None and describes(profile, name))
 
 
 def describes(profile: GpuProfile, name: str) -> bool:
@@ -241,9 +257,8 @@ def _lock(descriptor: int, kind: int, device: str) -> None:
 
 
 def _lock_name(device: str) -> str:
-    """The profile's name, and for a card which one it is."""
-    uuid = card_uuid()
-    return device if device == CPU or not uuid else f"{device}.{uuid}"
+    """The card, whichever of its profiles is used; the profile's name where there is none."""
+    return device if device == CPU else card_uuid() or device
 
 
 def _open_lock(path: Path) -> int:

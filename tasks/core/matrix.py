@@ -83,7 +83,7 @@ class Selection(Value):
         return self
 
     def bounded(self, variant: Variant) -> Variant:
-        """The variant within these bounds; of each list of points the smallest stays in any case."""
+        """The variant within these bounds; a bound below every point of a list is its only point."""
         batch, most = self.max_batch_size, self.max_concurrency
         serving, offline, online = variant.serving, variant.offline, variant.online
         if batch is not None and serving.max_batch_size:

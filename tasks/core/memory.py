@@ -20,8 +20,9 @@ def has_ended(message: str) -> bool:
     return ENDED.search(message) is not None
 
 
-def peak_bytes(pid: int) -> int:
-    """The sum of the largest resident sizes of a process and of everything that it started.
+def peak_bytes(pid: int) -> int | None:
+    """The sum of the largest resident sizes of a process and of everything that it started; None
+    where it is gone.
 
     Pages that several share count once for each (proc(5), VmHWM).
     """
@@ -35,7 +36,7 @@ def peak_bytes(pid: int) -> int:
         one = waiting.pop()
         total += _high_water(one)
         waiting += children.get(one, [])
-    return total
+    return total or None
 
 
 def _high_water(pid: int) -> int:

@@ -1,5 +1,5 @@
-"""The one way to run another program: a list of arguments, never a shell; its own process group,
-which dies with us; its output in a log file."""
+"""The one way to run a program that takes its time: a list of arguments, never a shell; its own process
+group, which dies with us; its output in a log file."""
 
 from __future__ import annotations
 

@@ -34,7 +34,10 @@ def _docker_line(row: Row) -> str:
     serve = "tritonserver --model-repository=/models --disable-auto-complete-config"
     if hosted(row):
         used = json.loads(row["versions"])
-        needs = [f"{name}=={used[name]}" for name in FORMATS[row["format"]].LIBRARIES if name in used]
+        libraries = [name for name in FORMATS[row["format"]].LIBRARIES if name in used]
+        # PyPI has no local versions (2.13.0+cpu), and ONNX Runtime for GPUs under a name of its own.
+        on_gpu = {"onnxruntime": "onnxruntime-gpu"} if gpu else {}
+        needs = [f"{on_gpu.get(name, name)}=={used[name].partition('+')[0]}" for name in libraries]
         serve = f"bash -c {shlex.quote(f'pip install --quiet {shlex.join(needs)} && exec {serve}')}"
     return (
         f'docker run --rm {gpu}--shm-size=1g -p "127.0.0.1:${{GRPC_PORT:-8001}}:8001" '

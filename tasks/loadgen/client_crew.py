@@ -66,7 +66,7 @@ class Crew:
 
     @property
     def lags(self) -> np.ndarray[Any, Any]:
-        """How late processes were, and when: see `Worker.probe`."""
+        """How late processes were, and when: see `Worker._probe`."""
         return np.concatenate(self._lags or [np.empty((0, 2))])
 
     @property

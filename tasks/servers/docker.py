@@ -47,7 +47,7 @@ def problems(site: Site, choice: ServerChoice) -> list[str]:
     try:
         containers.ask("version", "--format", "{{.Server.Version}}")
     except StepError as error:
-        return [f"docker: {error} (DOCKER_HOST names an engine that is elsewhere)"]
+        return [f"docker: {error} (the engine must be this host's)"]
     if choice.device_kind == "gpu" and card_uuid() is None:
         return ["docker: no NVIDIA card here to give to the container"]
     return []

@@ -30,7 +30,7 @@ from tasks.core.environment import (
 )
 from tasks.core.plugins import load_profile
 from tasks.core.profile import GpuProfile
-from tasks.core.site import ROOT
+from tasks.core.site import ROOT, default_site
 
 HOLDER = """
 import os, sys, tempfile
@@ -218,8 +218,28 @@ def test_each_card_of_a_host_has_its_own_lock_with_a_fake_driver(monkeypatch: py
     names = []
     for uuid in ("GPU-1", "GPU-2"):
         monkeypatch.setattr(environment, "card_uuid", lambda uuid=uuid: uuid)
-        names += [environment._lock_name("h100"), environment._lock_name("cpu")]
-    assert names == ["h100.GPU-1", "cpu", "h100.GPU-2", "cpu"]
+        names += [environment._lock_name(profile) for profile in ("h100", "h100-with-tf-trt", "cpu")]
+    assert names == ["GPU-1", "GPU-1", "cpu", "GPU-2", "GPU-2", "cpu"]
+
+
+def test_what_is_started_sees_one_card_of_a_fake_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
+    monkeypatch.setattr(environment, "card_uuid", lambda: "GPU-2")
+    environment.pin_card()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-2"
+    monkeypatch.setattr(environment, "card_uuid", lambda: None)
+    environment.pin_card()
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == "GPU-2"
+
+
+def test_the_device_is_the_used_card_of_a_fake_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    profiles = {name: load_profile(default_site().profiles, name) for name in ("t4", "a30", "cpu")}
+    monkeypatch.setattr(environment, "card_name", lambda: "NVIDIA A30")
+    assert {name: environment.matches(profile) for name, profile in profiles.items()} == {
+        "t4": False, "a30": True, "cpu": True,
+    }  # fmt: skip
+    monkeypatch.setattr(environment, "card_name", lambda: None)
+    assert not environment.matches(profiles["a30"])
 
 
 CARDS = {

@@ -98,6 +98,11 @@ def published(site: Site, *params: str) -> Plugin:
     return found.plugin
 
 
+def test_a_model_that_is_named_twice_is_one(site: Site) -> None:
+    asked = SweepOptions(models=("bert_large_qa", "bert_large_qa"))
+    assert len(choose_plugins(asked, site)) == 1
+
+
 def test_parameters_are_typed_and_reach_the_product(site: Site) -> None:
     plugin = published(site, "hidden=8", "rate=0.5", "cpu=false", "name=a=b")
     parameters = plugin.spec.variants["full"].parameters
