@@ -123,16 +123,37 @@ def ask(*words: str) -> str:
     Raises:
         StepError: there is no docker CLI, or it failed.
     """
-    done = _docker(words)
-    if done.returncode:
-        raise StepError(f"docker {words[0]}: {done.stderr.strip()}")
-    return done.stdout.strip()
+    return _answer(_docker(words))
+
+
+def ask_inside(container: Container, command: Sequence[str]) -> str:
+    """The output of a short command in a container.
+
+    Raises:
+        StepError: there is no docker CLI, or the command failed or took too long.
+    """
+    return _answer(_inside(container, command))
 
 
 def output(container: Container, command: Sequence[str]) -> str:
     """All that a short command in a container says, whatever its exit code."""
-    done = _docker(argv(container, command)[1:])
+    done = _inside(container, command)
     return done.stdout + done.stderr
+
+
+def _inside(container: Container, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    name = fresh_name()
+    try:
+        return _docker(argv(container.model_copy(update={"name": name}), command)[1:])
+    except StepError:
+        remove(name)  # it outlives the CLI that did not wait for it
+        raise
+
+
+def _answer(done: subprocess.CompletedProcess[str]) -> str:
+    if done.returncode:
+        raise StepError(f"docker {done.args[1]}: {done.stderr.strip()}")
+    return str(done.stdout).strip()
 
 
 def _docker(words: Sequence[str]) -> subprocess.CompletedProcess[str]:

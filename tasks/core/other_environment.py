@@ -102,7 +102,7 @@ def _in_image(image: Image, words: Sequence[str]) -> str:
     except StepError as error:
         raise UnsupportedError(f"{error} (`docker pull {image}` brings an image here)") from error
     try:
-        return containers.ask(*containers.argv(Container(image=image.image), words)[1:])
+        return containers.ask_inside(Container(image=image.image), words)
     except StepError as error:
         raise UnsupportedError(f"{image}: python3 does not run there: {error}") from error
 

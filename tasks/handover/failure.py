@@ -142,7 +142,7 @@ def _how(folder: Path) -> str:
     if (folder / REPOSITORY).exists():
         return (
             "`sh repeat.sh` repeats it. `start-*.sh` load `model_repository/` into a bare server, as it was\n"
-            "to be served; HTTP_PORT, GRPC_PORT and METRICS_PORT move its ports."
+            "to be served; GRPC_PORT moves its port, of the embedded one also HTTP_PORT and METRICS_PORT."
         )
     return "`sh repeat.sh` runs the cell again."
 
