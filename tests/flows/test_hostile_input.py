@@ -44,6 +44,7 @@ def servegrid(
     for name in ("PREFECT_LOGGING_EXTRA_LOGGERS", "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"):
         monkeypatch.setenv(name, "")  # what the command sets is taken back, too
     monkeypatch.setenv("PREFECT_CLIENT_MAX_RETRIES", "0")
+    monkeypatch.chdir(home.parent)  # from which no path of these leads to a file
     monkeypatch.setenv("COLUMNS", "2000")
     monkeypatch.setattr(console, "width", 2000)  # made when it was imported
     logger, handler = logging.getLogger("servegrid"), signal.getsignal(signal.SIGTERM)
