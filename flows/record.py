@@ -146,9 +146,8 @@ class Recorder:
                 record.outcome = Outcome(verdict="error", reason=str(error), log=error.log, command=command)
             except Exception as error:
                 path = self.writer.folder / "logs" / f"{cell.name}.{cell.profile}.error.log"
-                with contextlib.suppress(
-                    OSError
-                ):  # what the error is about, a full disk, may forbid that, too
+                # What the error is about, a full disk perhaps, may forbid that, too.
+                with contextlib.suppress(OSError):
                     write_atomic(path, traceback.format_exc())
                 record.outcome = Outcome(
                     verdict="error",

@@ -138,16 +138,14 @@ def gpu_names() -> tuple[str, ...]:
 def card_name() -> str | None:
     """The name of the NVIDIA card that this process uses; None without one."""
     with nvml() as pynvml:
-        if pynvml is None or not pynvml.nvmlDeviceGetCount():
-            return None
-        return str(pynvml.nvmlDeviceGetName(used_card(pynvml)))
+        return str(pynvml.nvmlDeviceGetName(used_card(pynvml))) if pynvml else None
 
 
 def card() -> dict[str, str]:
     """Compute capability and driver of the NVIDIA card that this process uses, on which what is built for a
     card depends; empty without one."""
     with nvml() as pynvml:
-        if pynvml is None or not pynvml.nvmlDeviceGetCount():
+        if not pynvml:
             return {}
         handle = used_card(pynvml)
         major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
@@ -158,9 +156,7 @@ def card() -> dict[str, str]:
 def card_uuid() -> str | None:
     """The UUID of the NVIDIA card that this process uses; None without one."""
     with nvml() as pynvml:
-        if pynvml is None or not pynvml.nvmlDeviceGetCount():
-            return None
-        return str(pynvml.nvmlDeviceGetUUID(used_card(pynvml)))
+        return str(pynvml.nvmlDeviceGetUUID(used_card(pynvml))) if pynvml else None
 
 
 def pin_card() -> None:
@@ -188,7 +184,7 @@ def instruction_sets() -> list[str]:
 
 @contextmanager
 def nvml() -> Iterator[Any]:
-    """NVIDIA's management library, as long as the block runs; None without a driver."""
+    """NVIDIA's management library, as long as the block runs; None without a driver or a card."""
     import pynvml
 
     try:
@@ -197,7 +193,7 @@ def nvml() -> Iterator[Any]:
         yield None
         return
     try:
-        yield pynvml
+        yield pynvml if pynvml.nvmlDeviceGetCount() else None
     finally:
         pynvml.nvmlShutdown()
 

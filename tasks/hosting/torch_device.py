@@ -1,6 +1,7 @@
 """What the sessions of PyTorch share: their device, and the way of tensors to it and back."""
 
 import json
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ Array = np.ndarray[Any, Any]
 Tensors = tuple[torch.Tensor, ...]
 
 
-class TorchSession:
+class TorchSession(ABC):
     """Runs `compute`, which a session of a format defines, on one device."""
 
     def __init__(self, artifact: Path, kind: str, device: int) -> None:
@@ -33,10 +34,10 @@ class TorchSession:
         # Worth it where a shape comes again: cuDNN tries its algorithms at the first of each.
         torch.backends.cudnn.benchmark = self.fixed
 
+    @abstractmethod
     def compute(self, tensors: Tensors) -> Tensors:
         """Outputs on the device of inputs on it or in pinned memory, in the interface's order; on a GPU they
         are good until the next call."""
-        raise NotImplementedError
 
     def run(self, inputs: dict[str, Array]) -> dict[str, Array]:
         """One batch; arrays by tensor name, batch first. On a GPU the copies go through pinned memory."""

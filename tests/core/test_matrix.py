@@ -14,7 +14,14 @@ from tasks.core.releases import load_releases
 from tasks.core.spec import ModelSpec
 
 
-def plan(spec: ModelSpec, profile: GpuProfile, variant: str = "tiny", **selection: Any) -> Plan:
+def plan(
+    spec: ModelSpec,
+    profile: GpuProfile,
+    variant: str = "tiny",
+    *,
+    random_weights: bool = False,
+    **selection: Any,
+) -> Plan:
     return expand(
         spec,
         variant,
@@ -23,6 +30,7 @@ def plan(spec: ModelSpec, profile: GpuProfile, variant: str = "tiny", **selectio
         triton_release="24.10",
         releases=load_releases(),
         selection=Selection(**selection),
+        random_weights=random_weights,
     )
 
 
@@ -116,16 +124,7 @@ def test_cuda_shared_memory_needs_a_gpu(spec: ModelSpec, profile: GpuProfile) ->
 
 
 def test_random_weights_are_another_product(spec: ModelSpec, profile: GpuProfile) -> None:
-    random = expand(
-        spec,
-        "tiny",
-        profile,
-        generator="client",
-        triton_release="24.10",
-        releases=load_releases(),
-        selection=Selection(),
-        random_weights=True,
-    )
+    random = plan(spec, profile, random_weights=True)
     assert {cell.product.random_weights for cell in random.cells} == {True}
     assert random.cells[0].product != plan(spec, profile).cells[0].product
 
