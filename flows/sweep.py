@@ -32,8 +32,9 @@ def sweep(
     campaign: str | None = None,
     resume: bool = False,
 ) -> Any:
-    """Qualify every model of the options on every profile, then report; failed when a cell is `error` or
-    `failed_accuracy`. A resumed campaign goes on with its own options, at the cells that are not finished."""
+    """Qualify every model of the options on every profile, then report; failed when a cell is `error`,
+    `failed_accuracy` or was not reached. A resumed campaign goes on with its own options, at the cells that
+    are not finished."""
     site = default_site()
     folder = results.campaign_folder(site.results, campaign or new_campaign())
     options = read(folder).options if resume else options.anywhere()
@@ -61,21 +62,24 @@ def sweep(
         finally:
             if (folder / "rows.jsonl").exists():
                 report(folder, objective(folder))
-    return _verdict(folder)
+    return final_state(folder)
 
 
-def _verdict(folder: Path) -> Any:
-    """The final state: how many cells ended how."""
+def final_state(folder: Path) -> Any:
+    """How many cells ended how; completed if each came to an end that does not fail a campaign."""
     cells, _ = results.read(folder) if (folder / "rows.jsonl").exists() else (None, None)
     counts: dict[str, int] = {}
     if cells is not None:
-        counts = {str(verdict): count for verdict, count in cells["verdict"].value_counts().iter_rows()}
+        counts = dict(cells["verdict"].value_counts().sort("verdict").iter_rows())
     known = set() if cells is None else set(cells.select("cell", "profile").iter_rows())
-    lost = sorted(cell for cell, profile in unfinished(folder) if (cell, profile) not in known)
+    left = unfinished(folder)
+    lost = sorted(cell for cell, profile in left if (cell, profile) not in known)
     if lost:
         counts[f"without a row ({', '.join(lost)})"] = len(lost)
     message = f"campaign {folder.name}: " + ", ".join(f"{n} {what}" for what, n in counts.items())
-    failed = lost or any(verdict in counts for verdict in results.FAILING)
+    if left:
+        message += f"; `servegrid sweep --resume {folder.name}` goes on"
+    failed = left or any(verdict in counts for verdict in results.FAILING)
     return Failed(message=message) if failed else Completed(message=message)
 
 

@@ -85,8 +85,9 @@ class Api:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.load(answer)
 
-    def task_runs(self, tag: str | None = None) -> list[dict[str, Any]]:
-        """Every task run (below the flow runs of a tag), once all are final: states come a little late."""
+    def task_runs(self, tag: str | None = None, at_least: int = 1) -> list[dict[str, Any]]:
+        """Every task run (below the flow runs of a tag), once there are so many and all are final: they and
+        their states come a little late."""
         body: dict[str, Any] = {"sort": "EXPECTED_START_TIME_ASC", "limit": 200}
         if tag:
             body["flow_runs"] = {"tags": {"all_": [tag]}}
@@ -94,7 +95,7 @@ class Api:
         while True:
             runs: list[dict[str, Any]] = self.post("task_runs/filter", body)
             final = all(r["state"] and r["state"]["type"] in ("COMPLETED", "FAILED", "CRASHED") for r in runs)
-            if (runs and final) or time.monotonic() > deadline:
+            if (len(runs) >= at_least and final) or time.monotonic() > deadline:
                 return runs
             time.sleep(0.5)
 

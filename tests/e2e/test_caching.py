@@ -79,7 +79,7 @@ class Builder:
         self.process.stdin.write(tag + "\n")
         self.process.stdin.flush()
         assert "built\n" in iter(self.process.stdout.readline, ""), self.log.read_text()
-        runs: list[dict[str, Any]] = self.api.task_runs(tag)
+        runs: list[dict[str, Any]] = self.api.task_runs(tag, at_least=len(STAGES))
         return runs
 
     def rebuilt(self) -> list[str]:
