@@ -124,7 +124,7 @@ class ByFolder(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
 
     def _split_scope(self, nodeid: str) -> str:
         _, folder, *file = nodeid.split("::")[0].split("/")
-        if file and file[-1] in ("test_fan_out.py", "test_storm.py"):
+        if file and file[0] == "workers":
             return "campaigns"
         return "measuring" if folder in ("e2e", "loadgen", "comparing") else folder
 

@@ -124,12 +124,6 @@ def rebuilt(builder: Builder) -> Callable[[], list[str]]:
     return builder.rebuilt
 
 
-def edit(path: Path, old: str, new: str) -> None:
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
-
-
 def write_weights(command: Any, scale: float) -> None:
     folder = command.site.sources / "tiny_mlp"
     folder.mkdir(parents=True, exist_ok=True)
@@ -142,6 +136,7 @@ def test_each_edit_rebuilds_exactly_the_stages_that_read_it(
     rebuilt: Callable[[], list[str]],
     make_builder: Callable[..., Builder],
     tmp_path: Path,
+    edit: Any,
 ) -> None:
     model = plugins / "tiny_mlp"
     spec = model / "model.yaml"

@@ -7,7 +7,6 @@ import contextlib
 import dataclasses
 import subprocess
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -22,13 +21,6 @@ SMALL = ("--model", "tiny_mlp", "--generator", "client", "--max-batch-size", "2"
          "--request-count", "10", "--window-s", "0.3")  # fmt: skip
 ONE = (*SMALL, "--format", "onnx")
 CORRECT = ("passed", "unstable")
-
-
-def wait_for(condition: Callable[[], Any], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.05)
 
 
 def measures(process: subprocess.Popen[str]) -> bool:
@@ -80,7 +72,7 @@ def test_disk_that_is_full_while_building(make_command: Any, plugins: Path, disk
 @pytest.mark.fault(
     "Disks", "the command says so; resumed, every cell has its row", what="full while a campaign measures"
 )
-def test_disk_that_fills_up_while_measuring(command: Any, disk: Any, happened: Any) -> None:
+def test_disk_that_fills_up_while_measuring(command: Any, disk: Any, happened: Any, wait_for: Any) -> None:
     results = disk.path / "results"
     command = dataclasses.replace(
         command,
@@ -140,7 +132,9 @@ def test_artifact_that_is_gone_when_it_is_to_be_served(
 @pytest.mark.fault(
     "Prefect's server", "every cell has its row; the command ends as ever", what="away for a minute"
 )
-def test_prefect_server_that_is_away_for_a_minute(command: Any, tmp_path: Path, happened: Any) -> None:
+def test_prefect_server_that_is_away_for_a_minute(
+    command: Any, tmp_path: Path, happened: Any, wait_for: Any
+) -> None:
     env = {k: v for k, v in command.env.items() if k != "PREFECT_API_URL"}
     env |= local_server.settings(Site.model_construct(home=tmp_path / "prefect"))
     with ExitStack() as first:

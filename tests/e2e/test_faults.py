@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,23 +23,6 @@ SWEEP = (
 """Two cells, in short windows."""
 MEASURED = ("passed", "unstable")
 """Verdicts of a correct cell: how steady its one point is depends on what else the machine does."""
-
-
-def edit(path: Path, old: str, new: str) -> None:
-    text = path.read_text()
-    assert old in text
-    path.write_text(text.replace(old, new))
-
-
-def wait_for(condition: Callable[[], Any], seconds: float) -> Any:
-    """What the condition gives once it gives something true."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"not within {seconds} s")
 
 
 def of_site(command: Any, name: str = "") -> list[psutil.Process]:
@@ -103,7 +85,7 @@ def test_an_unknown_name_is_one_line_with_the_nearest_and_exit_code_2(
     assert not command.site.results.exists()
 
 
-def test_a_wrong_key_in_model_yaml_is_named_with_its_file(command: Any, plugins: Path) -> None:
+def test_a_wrong_key_in_model_yaml_is_named_with_its_file(command: Any, plugins: Path, edit: Any) -> None:
     path = plugins / "tiny_mlp" / "model.yaml"
     edit(path, "opset: 13", "opsett: thirteen")
     code, output = command.run("sweep", "--model", "tiny_mlp")
@@ -132,7 +114,10 @@ def test_a_missing_server_is_said_before_any_work(command: Any) -> None:
 
 
 def test_a_plugin_that_raises_ends_one_cell_which_its_pack_repeats_and_the_others_go_on(
-    command: Any, plugins: Path, tmp_path: Path
+    command: Any,
+    plugins: Path,
+    tmp_path: Path,
+    edit: Any,
 ) -> None:
     edit(
         plugins / "tiny_mlp" / "model.py",
@@ -171,7 +156,7 @@ def test_a_plugin_that_raises_ends_one_cell_which_its_pack_repeats_and_the_other
     assert "this network hates ONNX" in again.stderr
 
 
-def test_a_server_killed_in_mid_measurement_costs_one_cell(command: Any) -> None:
+def test_a_server_killed_in_mid_measurement_costs_one_cell(command: Any, wait_for: Any) -> None:
     process = command.start(*SWEEP)
     wait_for(lambda: measuring(command), 120)
     first, prefix = tritonserver(command), shm_prefix(command)
@@ -190,7 +175,7 @@ def test_a_server_killed_in_mid_measurement_costs_one_cell(command: Any) -> None
     assert not regions(prefix)
 
 
-def test_ctrl_c_keeps_finished_rows_and_leaves_nothing_behind(command: Any) -> None:
+def test_ctrl_c_keeps_finished_rows_and_leaves_nothing_behind(command: Any, wait_for: Any) -> None:
     process = command.start(*SWEEP)
     wait_for(command.rows, 200)
     wait_for(lambda: measuring(command), 120)
@@ -225,7 +210,7 @@ def test_ctrl_c_keeps_finished_rows_and_leaves_nothing_behind(command: Any) -> N
     assert code == 0, output
 
 
-def test_a_killed_command_leaves_nothing_behind(command: Any) -> None:
+def test_a_killed_command_leaves_nothing_behind(command: Any, wait_for: Any) -> None:
     process = command.start(*SWEEP)
     wait_for(lambda: measuring(command), 200)
     prefix = shm_prefix(command)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
-from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -28,17 +26,6 @@ PROFILES = ["test-a", "test-b", "test-c"]
 CELL = "tiny_mlp-tiny-onnx-fp32"
 CORRECT = ("passed", "unstable")
 """How steady a cell's one point is depends on what else the machine does."""
-
-
-def wait_for(condition: Callable[[], Any], seconds: float) -> Any:
-    """What the condition gives once it gives something true."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = condition()
-        if found:
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"not within {seconds} s")
 
 
 def start_campaign(grid: Any, name: str, profiles: list[str], **more: Any) -> None:
@@ -78,7 +65,7 @@ def tables(grid: Any, campaign: str) -> tuple[pl.DataFrame, pl.DataFrame]:
     return results.read(grid.campaign(campaign))
 
 
-def test_three_workers_share_a_campaign(grid: Any) -> None:
+def test_three_workers_share_a_campaign(grid: Any, wait_for: Any) -> None:
     start_campaign(grid, "three", PROFILES, window_s=0.3, request_count=10)
     leader = grid.campaign("three") / "leader.lock"
     wait_for(leader.exists, 60)
@@ -150,7 +137,7 @@ def test_queue_that_is_not_there_is_told_and_leaves_nothing(grid: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def cancelled(grid: Any) -> str:
+def cancelled(grid: Any, wait_for: Any) -> str:
     """A campaign whose flow run was cancelled while its run worked."""
     start_campaign(grid, "cancelled", PROFILES[:1])
     wait_for(lambda: in_state(grid, "cancelled", "RUNNING"), 120)
@@ -159,7 +146,7 @@ def cancelled(grid: Any) -> str:
     return str(parent["id"])
 
 
-def test_cancelling_a_campaign_cancels_its_runs(grid: Any, cancelled: str) -> None:
+def test_cancelling_a_campaign_cancels_its_runs(grid: Any, cancelled: str, wait_for: Any) -> None:
     wait_for(lambda: in_state(grid, "cancelled", "CANCELLED", "CRASHED"), 90)
     wait_for(lambda: not engines(grid), 60)
     wait_for(lambda: grid.flow_runs(id={"any_": [cancelled]})[0]["state_type"] == "CANCELLED", 30)
@@ -171,7 +158,7 @@ def test_cancelling_a_campaign_cancels_its_runs(grid: Any, cancelled: str) -> No
     assert "give no others" in output
 
 
-def test_cancelling_a_campaign_of_the_commands_own_process_ends_it(grid: Any) -> None:
+def test_cancelling_a_campaign_of_the_commands_own_process_ends_it(grid: Any, wait_for: Any) -> None:
     words = ("--model", "tiny_mlp", "--format", "onnx", "--profile", "test-b", "--generator", "client")
     process = grid.command.start("sweep", *words)
     asked = {"name": {"any_": ["tiny_mlp (tiny) on test-b"]}, "state": {"type": {"any_": ["RUNNING"]}}}
