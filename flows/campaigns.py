@@ -73,7 +73,7 @@ def objective(folder: Path) -> Slo | None:
     return parse(asked) if asked else None
 
 
-def unfinished(folder: Path) -> list[Key]:
+def unreached(folder: Path) -> list[Key]:
     """The cells that have no row yet, or were skipped; of a campaign that names no cells, none."""
     if not (folder / "campaign.json").exists():
         return []
@@ -93,17 +93,18 @@ def leading(
     Raises:
         UserError: somebody leads it already, or it was begun before and is not to be resumed.
     """
-    if (folder / "campaign.json").exists() and not resume:
-        raise UserError(
-            f"campaign {folder.name}: it was begun already; take another name, or none, or go on with "
-            f"`servegrid sweep --resume {folder.name}`"
-        )
     attempt = read(folder).attempt + 1 if resume else 1
     with ExitStack() as stack:
         try:
-            stack.enter_context(leases.holding(folder / "leader.lock", str(attempt), wait_s=LEADER_S))
+            lease = leases.holding(folder / "leader.lock", str(attempt), wait_s=LEADER_S if resume else 0)
+            stack.enter_context(lease)
         except leases.HeldError as error:
             raise UserError(f"campaign {folder.name}: it is running already, attempt {error}") from error
+        if not resume and (folder / "campaign.json").exists():
+            raise UserError(
+                f"campaign {folder.name}: it was begun already; take another name, or none, or go on with "
+                f"`servegrid sweep --resume {folder.name}`"
+            )
         if resume and read(folder).attempt != attempt - 1:
             raise UserError(f"campaign {folder.name}: another process went on with it just now")
         cells = tuple(key for entry in plans for key in entry.keys)

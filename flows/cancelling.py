@@ -37,21 +37,25 @@ def heeding_cancellation() -> Iterator[None]:
         yield
         return
     run, asked, done = UUID(runtime.flow_run.id), threading.Event(), threading.Event()
+    ending = threading.Lock()  # no signal may come after the block
 
     def watch() -> None:
         with get_client(sync_client=True) as client:
             while not done.wait(ASK_S):
                 with suppress(httpx.HTTPError, PrefectException):
                     state = client.read_flow_run(run).state
-                    if state and state.type in CANCELLED and not done.is_set():
-                        asked.set()
-                        os.kill(os.getpid(), signal.SIGINT)
-                        return
+                    with ending:
+                        if state and state.type in CANCELLED and not done.is_set():
+                            asked.set()
+                            os.kill(os.getpid(), signal.SIGINT)
+                            return
 
     # In a context of its own, which knows the address of the API.
     threading.Thread(target=copy_context().run, args=(watch,), daemon=True).start()
     try:
         yield
+        with ending:
+            done.set()
     except KeyboardInterrupt:
         if asked.is_set():
             raise CancelledError from None

@@ -1,7 +1,7 @@
 """`servegrid`: plan, why, sweep, report, pack, history, compare, tune, doctor, pools.
 
-Exit codes: 0 done; 1 a cell is `error` or `failed_accuracy`, or has regressed; 2 the input is wrong or the
-host is not ready; 130 interrupted.
+Exit codes: 0 done; 1 a cell is `error` or `failed_accuracy`, was not reached, or has regressed; 2 the input
+is wrong or the host is not ready; 130 interrupted.
 """
 
 from __future__ import annotations

@@ -29,13 +29,13 @@ def report(
     """Write a campaign's report anew, and print it; with --partial at any time, also while it runs."""
     from rich.markdown import Markdown
 
-    from flows.campaigns import objective, unfinished
+    from flows.campaigns import objective, unreached
     from tasks.core.results import campaign_folder
     from tasks.core.slo import from_option
     from tasks.report import write, write_like_published
 
     folder = campaign_folder(default_site().results, campaign)
-    left = [f"{cell} on {profile}" for cell, profile in unfinished(folder)]
+    left = [f"{cell} on {profile}" for cell, profile in unreached(folder)]
     if left and not partial:
         raise UserError(
             f"campaign {campaign}: {len(left)} cells have not run: {', '.join(left[:3])}"

@@ -39,10 +39,8 @@ GONE_S = {StateType.PENDING: 90.0, StateType.RUNNING: 6.0}
 Pending while a worker starts its process; it takes the lease first thing.)"""
 
 
-def run_all(
-    parts: Sequence[SweepOptions], folder: Path, attempt: int, on_rows: Callable[[], None]
-) -> dict[str, State]:
-    """One `qualify` run for each part, on a worker of its profile; their final states by `model on profile`.
+def run_all(parts: Sequence[SweepOptions], folder: Path, attempt: int, on_rows: Callable[[], None]) -> None:
+    """One `qualify` run for each part, on a worker of its profile, until each has ended.
 
     `on_rows` is called whenever rows have come. However this ends, no run is left that still works.
 
@@ -55,7 +53,7 @@ def run_all(
             for part in parts:
                 pool = load_profile(default_site().profiles, part.place).pool
                 runs[_start(part, folder, attempt).id] = _Watched(part, folder, pool)
-            return _follow(client, runs, folder, on_rows)
+            _follow(client, runs, folder, on_rows)
         except BaseException:
             _cancel(client, runs)
             raise
@@ -96,9 +94,9 @@ def _start(part: SweepOptions, folder: Path, attempt: int) -> FlowRun:
 
 def _follow(
     client: SyncPrefectClient, watched: dict[UUID, _Watched], folder: Path, on_rows: Callable[[], None]
-) -> dict[str, State]:
+) -> None:
     own, seen = UUID(runtime.flow_run.id), 0
-    while any(entry.end is None for entry in watched.values()):
+    while not all(entry.ended for entry in watched.values()):
         time.sleep(POLL_S)
         states = _states(client, [*watched, own])
         if own not in states or states.pop(own).type in CANCELLED:
@@ -112,7 +110,6 @@ def _follow(
         if size != seen:
             seen = size
             on_rows()
-    return {entry.label: entry.end for entry in watched.values() if entry.end}
 
 
 class _Watched:
@@ -124,15 +121,15 @@ class _Watched:
         self._kind: StateType | None = None
         self._since = self._begin = time.monotonic()
         self._told = False
-        self.end: State | None = None
+        self.ended = False
 
     def is_dead(self, state: State) -> bool:
         """Take its state down; whether it is one that only a living process can leave, and there is none."""
         now = time.monotonic()
         if state.is_final():
-            if self.end is None:
+            if not self.ended:
                 log.info("%s: %s", self.label, state.name if state.is_completed() else _line(state))
-            self.end = state
+            self.ended = True
             return False
         if state.is_scheduled() and not self._told and now - self._begin > UNTAKEN_S:
             self._told = True

@@ -106,23 +106,23 @@ class SweepOptions(Selection):
 
     @property
     def place(self) -> str:
-        """The profiles in one word or more."""
+        """The profiles, one or more, as names and tags of flow runs have them."""
         return ", ".join(self.profiles)
 
     @property
     def label(self) -> str:
-        """What one model's run on one profile is called."""
+        """What one model's run on one profile is called: the name of its flow run."""
         return f"{self.title} on {self.place}"
 
     @property
     def title(self) -> str:
-        """What one model's run is called."""
+        """The model's name: that of a tag, and of a lease's file."""
         path = self.model_dir or (self.model_file or (None, None))[1]
         return Path(path).name[:LONGEST_NAME] if path else self.models[0]
 
     @property
     def subject(self) -> str:
-        """What a whole campaign qualifies, in a few words."""
+        """What a whole campaign qualifies, in the name of its flow run."""
         if self.model_file:
             return self.title
         return f"{self.title if self.model_dir else ', '.join(self.models)} ({self.variant})"

@@ -49,7 +49,8 @@ def qualify(options: SweepOptions, campaign: str, attempt: int | None = None) ->
     folder, run = campaign_folder(site.results, campaign), str(runtime.flow_run.id)
     with working(folder, options, attempt, run):
         (model,) = plan(options, site)
-        preflight(options, model, site)
+        if attempt is not None:  # else its leader, in this process, has looked
+            preflight(options, model, site)
         pin_card()
         done = finished(folder)
         rows = recorder(model.plugin, campaign, run, options)

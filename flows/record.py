@@ -28,6 +28,7 @@ from tasks.core.results import (
     Writer,
     cell_columns,
     common,
+    ground,
     plan_columns,
     roofline_columns,
     serving_columns,
@@ -101,8 +102,8 @@ class Record:
         if self.correctness.failures:
             return Outcome(verdict="failed_accuracy", reason="; ".join(self.correctness.failures))
         for plan, _, _, points in self.measured:
-            if not any(point.measurement.stable for point in points):
-                reason = f"no {plan.scenario} point had three windows within 10 %"
+            if not any(point.measurement.stable for point in points if point.concurrency):
+                reason = f"no {plan.scenario} point of a concurrency had three windows within 10 %"
                 return Outcome(verdict="unstable", reason=reason)
         if self.correctness.scores is None:
             return Outcome(verdict="measured", reason="no metric to gate on")
@@ -145,7 +146,7 @@ class Recorder:
                 command = error.command or self._again(cell)
                 record.outcome = Outcome(verdict="error", reason=str(error), log=error.log, command=command)
             except Exception as error:
-                path = self.writer.folder / "logs" / f"{cell.name}.{cell.profile}.error.log"
+                path = ground(self.writer.folder, cell.profile) / "logs" / f"{cell.name}.error.log"
                 # What the error is about, a full disk perhaps, may forbid that, too.
                 with contextlib.suppress(OSError):
                     write_atomic(path, traceback.format_exc())

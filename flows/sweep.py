@@ -10,7 +10,7 @@ from typing import Any
 from prefect import flow, tags
 from prefect.states import Cancelled, Completed, Failed
 
-from flows.campaigns import leading, new_campaign, objective, read, unfinished
+from flows.campaigns import leading, new_campaign, objective, read, unreached
 from flows.cancelling import CancelledError, heeding_cancellation
 from flows.fan_out import check_deployments, run_all
 from flows.options import SweepOptions
@@ -72,7 +72,7 @@ def final_state(folder: Path) -> Any:
     if cells is not None:
         counts = dict(cells["verdict"].value_counts().sort("verdict").iter_rows())
     known = set() if cells is None else set(cells.select("cell", "profile").iter_rows())
-    left = unfinished(folder)
+    left = unreached(folder)
     lost = sorted(cell for cell, profile in left if (cell, profile) not in known)
     if lost:
         counts[f"without a row ({', '.join(lost)})"] = len(lost)

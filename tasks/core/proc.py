@@ -34,7 +34,6 @@ def run(
     log_path: Path,
     timeout_s: float,
     env: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
     repeat: str | None = None,
     level: int = logging.DEBUG,
     container: str = "-",
@@ -52,7 +51,7 @@ def run(
     with writing(log_path), log_path.open("a", encoding="utf-8") as file:
         file.write(f"$ {shlex.join(args)}\n")
         file.flush()
-        process = _popen(args, stdout=subprocess.PIPE, env=env, cwd=cwd, grace_s=2.0, container=container)
+        process = _popen(args, stdout=subprocess.PIPE, env=env, grace_s=2.0, container=container)
 
         def expire() -> None:
             timed_out.set()
@@ -102,7 +101,7 @@ def running(
     log_path.parent.mkdir(parents=True, exist_ok=True)
     with log_path.open("ab") as file:
         process = _popen(
-            args, stdout=file, env=env, cwd=None, grace_s=stop_s, shm_prefix=shm_prefix, container=container
+            args, stdout=file, env=env, grace_s=stop_s, shm_prefix=shm_prefix, container=container
         )
         try:
             yield process
@@ -129,7 +128,6 @@ def _popen(
     *,
     stdout: int | IO[bytes],
     env: Mapping[str, str] | None,
-    cwd: Path | None,
     grace_s: float,
     shm_prefix: str = "-",
     container: str = "-",
@@ -140,7 +138,6 @@ def _popen(
         stdout=stdout,
         stderr=subprocess.STDOUT,
         env={**os.environ, **QUIET, **(env or {})},
-        cwd=cwd,
         start_new_session=True,
     )
 

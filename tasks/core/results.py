@@ -32,7 +32,7 @@ Verdict = Literal[
     "passed", "measured", "failed_accuracy", "unstable", "infeasible", "unsupported", "error", "skipped"
 ]  # fmt: skip
 FAILING: tuple[Verdict, ...] = ("error", "failed_accuracy")
-"""A campaign with a cell of these exits 1."""
+"""A campaign with a cell of these exits 1, as does one that did not reach all of its cells."""
 WHOLE: tuple[Verdict, ...] = ("passed", "measured", "unstable")
 """Cells of these ran through every stage."""
 SETTLED: tuple[Verdict, ...] = (*WHOLE, "failed_accuracy", "infeasible", "unsupported")

@@ -16,8 +16,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 from tritonclient.utils import triton_to_np_dtype
 
 from tasks.arrays import Arrays
-
-ANSWER_S = 30.0
+from tasks.servers.connection import ANSWER_S
 
 
 class Samples:

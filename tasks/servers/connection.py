@@ -12,6 +12,8 @@ from tritonclient.grpc import InferenceServerClientPlugin
 from tasks.core.errors import UserError
 from tasks.core.values import Channel
 
+ANSWER_S = 30.0
+"""How long a server may take for an answer that costs it nothing."""
 UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
 

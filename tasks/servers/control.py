@@ -12,9 +12,9 @@ from tritonclient.utils import InferenceServerException
 
 from tasks.core import proc
 from tasks.core.errors import StepError
+from tasks.servers.connection import ANSWER_S
 
 POLL_S = 0.02
-ANSWER_S = 30.0
 
 
 def load(

@@ -9,8 +9,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 from tritonclient.utils import InferenceServerException
 
 from tasks.core.errors import StepError, UnsupportedError
-
-ANSWER_S = 30.0
+from tasks.servers.connection import ANSWER_S
 
 
 def check_loaded(client: Any, model: str, config: str, *, log: str) -> None:

@@ -23,7 +23,6 @@ from tasks.servers.base import Running
 from tasks.servers.control import unload_all
 
 KINDS = ("http", "grpc", "metrics")
-READY_S = 30.0
 PORT_TAKEN = "already in use"
 """How tritonserver says that it cannot listen where it should."""
 ANSWER_S = 2.0
@@ -63,7 +62,7 @@ def started(
     *,
     provider: str,
     log_path: Path,
-    ready_s: float = READY_S,
+    ready_s: float,
     env: Mapping[str, str] | None = None,
     container: str = "-",
     pid: Callable[[subprocess.Popen[bytes]], int | None] = lambda process: process.pid,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flows import campaigns
-from flows.campaigns import leading, new_campaign, objective, read, run_lease, unfinished, working
+from flows.campaigns import leading, new_campaign, objective, read, run_lease, unreached, working
 from flows.options import SweepOptions
 from flows.planning import ModelPlan, plan
 from tasks.core import leases
@@ -71,12 +71,15 @@ def test_the_objective_of_a_campaign_is_the_one_that_was_asked_for(tmp_path: Pat
 def test_campaign_is_begun_once_and_led_by_one(tmp_path: Path, plans: tuple[ModelPlan, ...]) -> None:
     folder = tmp_path / "c"
     with leading(folder, OPTIONS, plans, resume=False):
-        with pytest.raises(UserError, match=r"begun already.*--resume c"):
+        with pytest.raises(UserError, match="running already, attempt 1"):
             leading(folder, OPTIONS, plans, resume=False).__enter__()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(campaigns, "LEADER_S", 0.1)
             with pytest.raises(UserError, match="running already, attempt 1"):
                 leading(folder, OPTIONS, plans, resume=True).__enter__()
+    with pytest.raises(UserError, match=r"begun already.*--resume c"):
+        leading(folder, OPTIONS, plans, resume=False).__enter__()
+    assert read(folder).attempt == 1
     with pytest.raises(UserError, match=r"no campaign was begun there; the latest are: c"):
         read(tmp_path / "other")
 
@@ -84,12 +87,12 @@ def test_campaign_is_begun_once_and_led_by_one(tmp_path: Path, plans: tuple[Mode
 def test_cells_without_a_row_and_skipped_ones_are_unfinished(
     tmp_path: Path, plans: tuple[ModelPlan, ...]
 ) -> None:
-    assert unfinished(tmp_path / "none") == []
+    assert unreached(tmp_path / "none") == []
     with leading(tmp_path, OPTIONS, plans, resume=False):
-        assert set(unfinished(tmp_path)) == set(CELLS)
+        assert set(unreached(tmp_path)) == set(CELLS)
     for (cell, profile), verdict in zip(CELLS, ("passed", "error", "skipped"), strict=False):
         Writer(tmp_path).append("cell", {"cell": cell, "profile": profile, "verdict": verdict})
-    assert set(unfinished(tmp_path)) == set(CELLS[2:])
+    assert set(unreached(tmp_path)) == set(CELLS[2:])
 
 
 def test_run_ends_as_by_sigterm_when_its_leader_is_gone(tmp_path: Path, plans: tuple[ModelPlan, ...]) -> None:
