@@ -195,6 +195,10 @@ def test_ctrl_c_keeps_finished_rows_and_leaves_nothing_behind(command: Any, wait
     code, output = command.run("report", name)
     assert code == 2
     assert "1 cells have not run" in output
+    code, output = command.run("report", name, "--partial")
+    assert code == 0, output
+    assert "partial: 1 cells have not run" in output
+    assert f"| {cells[0]['cell']} | {cells[0]['verdict']} |" in (command.campaign / "report.md").read_text()
     with leases.holding(command.campaign / "leader.lock", "1", wait_s=0):  # as if it ran elsewhere
         code, output = command.run("sweep", "--resume", name)
     assert code == 2, output

@@ -62,6 +62,37 @@ def test_onnx_file_with_a_fixed_first_axis_is_served_without_batching(command: A
     }  # fmt: skip
 
 
+NET = """
+import sys, torch
+weights = torch.nn.Linear(6, 3, bias=False)
+torch.jit.trace(torch.nn.Sequential(weights, torch.nn.Softmax(1)).eval(), torch.ones(2, 6)).save(sys.argv[1])
+"""
+
+
+def test_torchscript_file_is_sent_to_a_server_that_runs_already(
+    command: Any, start: Any, run_python: Any, tmp_path: Path
+) -> None:
+    run_python(NET, tmp_path / "net.pt")
+    (tmp_path / "headers").write_text("Authorization: Bearer s3cret\n")
+    (tmp_path / "server").mkdir()
+    with start(tmp_path / "server") as triton:
+        net = ("--torchscript", str(tmp_path / "net.pt"), "--shape", "input=1,6", "--precision", "fp32")
+        server = ("--server", "remote", "--url", f"grpc://{triton.running.grpc_url}")
+        headers = ("--headers-file", str(tmp_path / "headers"))
+        code, output = command.run("sweep", *net, *server, *headers, *SMALL)
+        assert code == 0, output
+        assert not triton.stubs(), "the model is taken away again"
+    rows = command.rows()
+    (cell,) = (row for row in rows if row["kind"] == "cell")
+    assert cell["cell"] == "net-file-ts-trace-fp32"
+    assert cell["verdict"] in ("measured", "unstable")
+    assert cell["largest_difference"] < 1e-5
+    assert {(row["server"], row["server_version"]) for row in rows} == {("remote", "2.51.0")}
+    written = [path for path in command.campaign.rglob("*") if path.is_file()]
+    assert not [path for path in written if b"s3cret" in path.read_bytes()]
+    assert "s3cret" not in output
+
+
 def test_published_folder_passes(command: Any) -> None:
     code, output = command.run(
         "sweep", "--model-dir", str(PUBLISHED / "triton"), "--plugin-path", str(PUBLISHED / "library"),

@@ -87,12 +87,16 @@ def assert_no_lock_is_held(grid: Any, folder: Path) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def assert_artifacts_are_whole(grid: Any) -> None:
+def assert_artifacts_are_whole(grid: Any) -> dict[str, int]:
+    """Key of each artifact -> when it was stored, in ns."""
     store = grid.command.site.store
+    stored = {}
     for path in (store.root / "keys").glob("*.json"):
         json.loads(path.read_text())
+        stored[path.stem] = path.stat().st_mtime_ns
     for entry in store.entries():
         assert store.intact(entry.artifact), entry
+    return stored
 
 
 class Storm:
@@ -120,6 +124,7 @@ class Storm:
         self._campaign: Path | None = None
         self._leader: subprocess.Popen[str] | None = None
         self._finished: set[Any] = set()
+        self._stored: dict[str, int] = {}
         self._begin = time.monotonic()
 
     def hit(self, target: str) -> None:
@@ -194,7 +199,7 @@ class Storm:
 
     def _settle(self) -> str:
         """When the campaign's process has ended: nothing that worked for it is left, no lock is held, no
-        artifact is half, no finished row is lost, and if it is complete, its rows are the right ones."""
+        artifact is half or built twice, no finished row is lost; if it is complete, its rows are right."""
         assert self._leader and self._campaign
         output, _ = self._leader.communicate(timeout=300)
         code, self._leader = self._leader.returncode, None
@@ -205,7 +210,9 @@ class Storm:
             assert time.monotonic() < deadline, left
             time.sleep(0.1)
         assert_no_lock_is_held(self._grid, self._campaign)
-        assert_artifacts_are_whole(self._grid)
+        stored = assert_artifacts_are_whole(self._grid)
+        assert self._stored.items() <= stored.items(), "nothing is built twice"
+        self._stored = stored
         finished = set(results.finished(self._campaign))
         assert self._finished <= finished, output
         self._finished = finished
