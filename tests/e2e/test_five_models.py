@@ -14,12 +14,12 @@ from tasks.core.site import ROOT, default_site
 
 EXPECTED = pl.read_csv(ROOT / "tests" / "expected_cells.csv").sort("cell")
 """Every CPU cell of the tiny variants: a changed row needs an ADR."""
-LIMITS = ("--max-batch-size", "4", "--max-concurrency", "1", "--request-count", "10", "--generator", "client")
+LIMITS = ("--max-batch-size", "4", "--request-count", "10", "--generator", "client")
 
 
 @pytest.fixture(scope="module")
 def sweep(make_command: Callable[..., Any]) -> Callable[..., pl.DataFrame]:
-    """The cells' table of a sweep with one point or two a scenario."""
+    """The cells' table of a sweep with a few points a scenario."""
     command = make_command(ROOT / "models")
 
     def run(*arguments: str) -> pl.DataFrame:
@@ -52,14 +52,14 @@ def test_cells_of_both_tensorflow_models(sweep: Callable[..., pl.DataFrame]) -> 
     models = ("resnet50", "wide_and_deep")
     words = [word for model in models for word in ("--model", model)]
     asked = ("--format", "tf-savedmodel", "--precision", "fp32", "--accelerator", "none")
-    cells = sweep(*words, *asked, "--window-s", "0.3")
+    cells = sweep(*words, *asked, "--max-concurrency", "1", "--window-s", "0.3")
     check(cells, EXPECTED.filter(pl.col("cell").is_in([f"{m}-tiny-tf-savedmodel-fp32" for m in models])))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3000)
 def test_every_cell_of_every_model(sweep: Callable[..., pl.DataFrame]) -> None:
-    cells = sweep("--model", "all")
+    cells = sweep("--model", "all", "--max-concurrency", "4")
     check(cells, EXPECTED)
     pairs = cells.pivot("precision", index=["model", "format"], values="artifact_bytes")
     pairs = pairs.drop_nulls(["fp32", "fp16"])
