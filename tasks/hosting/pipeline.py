@@ -2,6 +2,7 @@
 is collected and the last is answered."""
 
 import threading
+import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -109,7 +110,10 @@ class Pipeline:
 
 def _answer(batch: list[Waiting], found: Sequence[Arrays | Exception]) -> None:
     for request, answer in zip(batch, found, strict=True):
-        request.answer(answer)
+        try:
+            request.answer(answer)
+        except Exception:  # nobody takes it any more: told in the server's log, and the others get theirs
+            traceback.print_exc()
 
 
 def _size(inputs: Arrays) -> int:

@@ -111,6 +111,27 @@ def test_an_error_goes_to_each_request_of_its_batch_and_to_no_other(asking: Aski
     assert [str(answer) == "negative" for answer in found] == [False, True, True, False]
 
 
+def test_an_answer_that_nobody_takes_keeps_no_other_from_its_own(capfd: pytest.CaptureFixture[str]) -> None:
+    def gone(_: Any) -> None:
+        raise RuntimeError("the client is gone")
+
+    taken: Future[Any] = Future()
+    session = Gated()
+    session.permits.release()
+
+    def open_session() -> Gated:
+        session.thread = threading.get_ident()
+        return session
+
+    pipeline = Pipeline(open_session, 8)
+    for answer in (gone, taken.set_result):
+        pipeline.put(Waiting({"x": np.ones((4, 1))}, answer))
+        session.permits.release()
+    np.testing.assert_array_equal(taken.result(timeout=10)["y"], 2 * np.ones((4, 1)))
+    pipeline.close()
+    assert "the client is gone" in capfd.readouterr().err
+
+
 def test_what_opening_raises_reaches_who_opens() -> None:
     def fail() -> None:
         raise RuntimeError("no such device")
