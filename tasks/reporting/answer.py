@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from tasks.core.columns import load_in_words
@@ -74,6 +76,7 @@ class Choice(Value):
     concurrency: int | None
     request_rate: float | None = None
     stable: bool = True
+    failed_checks: tuple[str, ...] = ()
     throughput: float
     p99_ms: float
     metric: str | None
@@ -183,15 +186,28 @@ def _choice(aim: Aim, best_of_cell: pl.DataFrame) -> Choice:
         lead = (ratio if aim.most else 1 / ratio) - 1
     windows = (first[aim.windows] or [])[-STABLE_WINDOWS:]
     fields = {name: first[name] for name in Choice.model_fields if name in first}
+    fields["failed_checks"] = first["failed_checks"] or ()
     return Choice(
         aim=aim.title, column=aim.column, lead=lead, spread=spread(windows) if windows else None, **fields
     )
 
 
+def other_checks(failed_checks: Sequence[str] | None) -> list[str]:
+    """The checks of the trust card that a point fails beside `stability`, which its `stable` tells."""
+    return [name for name in failed_checks or () if name != "stability"]
+
+
 def lead_text(choice: Choice) -> str:
-    """The lead in words, and whether it is more than noise; of a point that is not stable, that first."""
+    """The lead in words, and whether it is more than noise; before it what speaks against the point itself:
+    the other checks that it fails, and that it is not stable."""
+    failed = other_checks(choice.failed_checks)
+    against = [f"fails {', '.join(failed)}"] if failed else []
     if not choice.stable:
-        return f"not stable; {lead_text(choice.model_copy(update={'stable': True}))}"
+        against.append("not stable")
+    return "; ".join([*against, _lead(choice)])
+
+
+def _lead(choice: Choice) -> str:
     if choice.lead is None:
         return "the only one"
     text = f"{choice.lead:+.1%} over the next cell"

@@ -9,7 +9,7 @@ import polars as pl
 
 from tasks.core.results import FAILING
 from tasks.core.slo import Slo
-from tasks.reporting.answer import choices, lead_text
+from tasks.reporting.answer import choices, lead_text, other_checks
 from tasks.reporting.headings import PUBLISHED
 from tasks.reporting.history import Move
 from tasks.reporting.tables import ENERGY, in_a_line
@@ -149,7 +149,7 @@ def _points(rows: pl.DataFrame) -> str:
             str(row["batch"]),
             str(row["concurrency"] or f"{row['request_rate']:g}/s"),
             *(_number(row[column], 2) for column in columns.values()),
-            _trust(row["stable"], row["failed_checks"] or ()),
+            _trust(row["stable"], row["failed_checks"]),
         )
         for row in rows.iter_rows(named=True)
     ]
@@ -165,10 +165,9 @@ def _beside(rows: pl.DataFrame) -> str:
     return _table([column.title for column in named], body)
 
 
-def _trust(stable: bool, failed_checks: Sequence[str]) -> str:
+def _trust(stable: bool, failed_checks: Sequence[str] | None) -> str:
     """Whether a point is stable, and which other checks it fails."""
-    others = [name for name in failed_checks if name != "stability"]
-    return ", ".join(["yes" if stable else "unstable", *others])
+    return ", ".join(["yes" if stable else "unstable", *other_checks(failed_checks)])
 
 
 def _time(cells: pl.DataFrame) -> str:

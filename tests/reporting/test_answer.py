@@ -78,6 +78,26 @@ def test_lead_smaller_than_the_points_own_windows_says_so(points: Rows, two: Fra
     assert lead_text(choice) == "+3.0% over the next cell, within the 4.9% that its own windows lie apart"
 
 
+def test_checks_that_the_point_fails_are_told_before_its_lead(points: Rows, two: Frames) -> None:
+    rows = points(
+        {
+            "cell": "a",
+            "throughput": 105.0,
+            "failed_checks": ["stability", "throttled", "foreign_processes"],
+        },
+        {"cell": "b", "throughput": 100.0, "failed_checks": []},
+    )
+    first, *_ = choices(two[0], rows)
+    words = "fails throttled, foreign_processes; +5.0% over the next cell"
+    assert (first.cell, lead_text(first)) == ("a", words)  # it is named, and ranked as it was measured
+    unstable = first.model_copy(update={"stable": False})
+    assert lead_text(unstable) == words.replace("; ", "; not stable; ")
+    assert first.sentence.endswith(f"({words})")
+    assert words in document("c", two[0], rows)
+    clean = choices(two[0], rows.filter(pl.col("cell") == "b"))
+    assert {lead_text(choice) for choice in clean} == {"the only one"}
+
+
 def test_most_throughput_under_a_latency_limit_is_an_aim_of_its_own(two: Frames) -> None:
     *_, choice = choices(*two, slo=parse("p99=5ms"))  # no rate was searched
     assert (choice.aim, choice.cell) == ("most throughput, online, p99 at most 5 ms", "a")
