@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import tritonclient.grpc as triton
+from tritonclient.utils import InferenceServerException
 
 from tasks.core import proc
 from tasks.core.environment import host_lock
@@ -73,12 +74,16 @@ def measure(point: Point, target: Target, site: Site) -> Measurement:
     """Measure one point.
 
     Raises:
-        StepError: perf_analyzer failed, hung, or gave a partial result.
+        StepError: perf_analyzer failed, hung, or gave a partial result; or the server is gone.
     """
     assert point.concurrency, "it counts latency from the time at which it sends, not from the intended one"
     folder = target.logs / f"{target.name}.{point.label}.perf_analyzer"
     folder.mkdir(parents=True, exist_ok=True)
-    warm = _warm_up(point, target, folder)
+    try:
+        warm = _warm_up(point, target, folder)
+    except InferenceServerException as error:
+        log = target.endpoint.server_log
+        raise StepError(f"the server did not warm up for {point.label}: {error}", log=log) from error
     # More requests than this in a window cannot be: short of it, windows are counted, not timed.
     most = point.concurrency / (warm.request_ms / 1e3) * point.window_s
     counted = most < point.request_count * 1.2

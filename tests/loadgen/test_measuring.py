@@ -108,6 +108,17 @@ def test_the_generator_tells_its_own_load(measured: Measurement) -> None:
         assert (measured.generator_lag_ms, measured.generator_bound) == (None, None)
 
 
+def test_a_server_that_is_gone_before_a_point_is_an_error(
+    generator: Generator, start: Any, echo: Any, samples: Path, site: Site, tmp_path: Path
+) -> None:
+    with start(tmp_path) as server:
+        server.load("echo", *echo)
+        target = Target(endpoint=server.endpoint("echo"), samples=samples, logs=tmp_path, name="it")
+    with pytest.raises(StepError) as caught:
+        GENERATORS[generator].measure(POINT, target, site)
+    assert Path(caught.value.log).is_file()
+
+
 def test_a_server_that_stalls_for_a_second_shows_it_at_a_poisson_rate(
     server: Any, identity: str, samples: Path, site: Site, tmp_path: Path
 ) -> None:
