@@ -18,8 +18,8 @@ def highest_held(tried: Mapping[float, bool]) -> float | None:
 
 
 def next_rate(tried: Mapping[float, bool], first: float) -> float | None:
-    """The next rate, from `first` on: up until one fails, down until one holds, then halfway between; None
-    when the highest that holds is known, or that none does."""
+    """The next rate: up, to `first` at least, until one fails; down, to `first` at most, until one holds;
+    then halfway between. None when the highest that holds is known, or that none does."""
     if not tried:
         return first
     held, failed = (
@@ -28,7 +28,8 @@ def next_rate(tried: Mapping[float, bool], first: float) -> float | None:
     )
     if failed is None:
         assert held is not None
-        return held * GROWTH
+        return max(first, held * GROWTH)
     if held is None:
-        return failed / 2 if failed / 2 >= first * LEAST else None
+        lower = min(first, failed / 2)
+        return lower if lower >= first * LEAST else None
     return (held + failed) / 2 if failed - held > RESOLUTION * failed else None

@@ -114,6 +114,14 @@ def test_a_rate_that_holds_above_one_that_does_not_is_luck() -> None:
     assert next_rate(tried, 10.0) == 15.0
 
 
+@pytest.mark.parametrize("asked", [1.0, 5000.0])
+def test_a_rate_of_the_plan_far_from_what_the_server_does_makes_the_search_no_longer(asked: float) -> None:
+    found = explore(plan(slo="p99=50ms", request_rates=(asked,)))
+    (best,) = (p.request_rate for p, m in marks(found, "p99=50ms").items() if m.slo_best and p.request_rate)
+    assert best == pytest.approx(CAPACITY * 0.8, rel=0.08)
+    assert sum(1 for p in found if p.request_rate) <= 9 + 1
+
+
 @pytest.mark.parametrize(
     ("text", "limit_ms"), [("p99=50ms", 50.0), ("avg=0.2s", 200.0), (" p50=800us ", 0.8), ("p95=1.5ms", 1.5)]
 )
