@@ -77,7 +77,8 @@ def correctness(
     reference: ArtifactRef,
     at: Workplace,
 ) -> Correctness:
-    """Run every layer on the loaded model; raises StepError when the server or the metric fails."""
+    """Run every layer on the loaded model; raises StepError when the server or the metric fails, or a request
+    takes longer than a step of the cell may (`at.timeout_s`)."""
     store, product, spec = at.site.store, cell.product, plugin.spec
     outputs, tolerances = spec.interface(product.parameters).outputs, spec.tolerances[product.precision]
     metric = None if product.random_weights else spec.variants[product.variant].metric
@@ -86,13 +87,13 @@ def correctness(
         with np.load(store.path(reference) / "outputs.npz") as file:
             expected = {name: file[name] for name in file}
         before = executed(endpoint)
-        served = predict(endpoint, store.path(samples), cell.dynamic.max_batch_size, clients)
+        served = predict(endpoint, store.path(samples), cell.dynamic.max_batch_size, at.timeout_s, clients)
         batches = executed(endpoint) - before
         folder = _keep(cell, served, expected, at)
         _keep_inputs(folder, store.path(samples), spec.fixed_batch or min(KEPT, cell.dynamic.max_batch_size))
         inputs = given(prepared=prepared, samples=samples)
         scores = _scores(cell, metric, inputs, folder, at) if metric else None
-        invariance = prove(endpoint, store.path(samples), cell.dynamic, outputs, tolerances)
+        invariance = prove(endpoint, store.path(samples), cell.dynamic, outputs, tolerances, at.timeout_s)
     found = Correctness(
         tensors=match(outputs, served, expected, tolerances),
         scores=scores,

@@ -19,7 +19,6 @@ from tasks.core.memory import has_ended
 from tasks.core.values import ArtifactRef, Endpoint, Serving
 from tasks.fitting import check_fit
 from tasks.loadgen.requests import Samples
-from tasks.predictions import TIMEOUT_S
 from tasks.servers.base import Running
 from tasks.servers.connection import connect
 from tasks.servers.control import load
@@ -49,8 +48,7 @@ def deploy(
         with connect(running.grpc_url, running.channel) as client:
 
             def ask(size: int) -> None:
-                timeout_s = max(serving.load_timeout_s, TIMEOUT_S)
-                client.infer(configured.model, data.batch(0, size).inputs(), client_timeout=timeout_s)
+                client.infer(configured.model, data.batch(0, size).inputs(), client_timeout=at.timeout_s)
 
             load_s = _load(client, running, configured, serving)
             start = time.perf_counter()

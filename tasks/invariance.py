@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 from tasks.arrays import Arrays
 from tasks.core.spec import Tolerances
@@ -17,6 +16,9 @@ from tasks.servers.connection import connect
 
 EVERY_SIZE_UP_TO = 16
 ROUNDS = 4
+
+Ask = Callable[[Samples], Arrays]
+"""One request to the loaded model."""
 
 
 class Invariance(Value):
@@ -49,34 +51,44 @@ class Invariance(Value):
 
 
 def prove(
-    endpoint: Endpoint, samples: Path, serving: Serving, outputs: tuple[Tensor, ...], tolerances: Tolerances
+    endpoint: Endpoint,
+    samples: Path,
+    serving: Serving,
+    outputs: tuple[Tensor, ...],
+    tolerances: Tolerances,
+    timeout_s: float,
 ) -> Invariance:
-    """Ask the loaded model; raises StepError when the server refuses a request or is gone."""
-    alone, beside = neighbours(endpoint, samples, serving.max_batch_size)
+    """Ask the loaded model; raises StepError when the server refuses a request, does not answer one in
+    `timeout_s`, or is gone."""
+    alone, beside = neighbours(endpoint, samples, serving.max_batch_size, timeout_s)
     found = Invariance(neighbour=match(outputs, beside, alone, tolerances))
     with connect(endpoint.grpc_url, endpoint.channel) as client:
+
+        def ask(batch: Samples) -> Arrays:
+            return infer(client, endpoint, batch, timeout_s)
+
         data = Samples.read(samples, server_config(client, endpoint.model))
         if serving.max_batch_size > 1:
-            grown, alone = _sizes(client, endpoint, data, serving.max_batch_size)
+            grown, alone = _sizes(ask, data, serving.max_batch_size)
             found = found.model_copy(update={"size": match(outputs, grown, alone, tolerances)})
         if serving.instances > 1:
-            several, first = _instances(client, endpoint, data, serving)
+            several, first = _instances(ask, data, serving)
             found = found.model_copy(update={"instance": match(outputs, several, first, tolerances)})
     return found
 
 
-def _sizes(client: Any, endpoint: Endpoint, data: Samples, largest: int) -> tuple[Arrays, Arrays]:
+def _sizes(ask: Ask, data: Samples, largest: int) -> tuple[Arrays, Arrays]:
     """The first samples in batches of growing size, and the same rows asked alone."""
-    alone = [infer(client, endpoint, data.batch(index, 1)) for index in range(largest)]
+    alone = [ask(data.batch(index, 1)) for index in range(largest)]
     sizes = [n for n in range(2, largest + 1) if largest <= EVERY_SIZE_UP_TO or n & (n - 1) == 0]
     sizes = sorted({*sizes, largest})
-    grown = [infer(client, endpoint, data.batch(0, size)) for size in sizes]
+    grown = [ask(data.batch(0, size)) for size in sizes]
     return joined(grown), joined([alone[index] for size in sizes for index in range(size)])
 
 
-def _instances(client: Any, endpoint: Endpoint, data: Samples, serving: Serving) -> tuple[Arrays, Arrays]:
+def _instances(ask: Ask, data: Samples, serving: Serving) -> tuple[Arrays, Arrays]:
     """One full batch from many clients at once, several times; and its first answer as often."""
     batch, clients = data.batch(0, data.fixed or serving.max_batch_size), 2 * serving.instances
     with ThreadPoolExecutor(clients) as pool:
-        answers = list(pool.map(lambda _: infer(client, endpoint, batch), range(ROUNDS * clients)))
+        answers = list(pool.map(lambda _: ask(batch), range(ROUNDS * clients)))
     return joined(answers), joined([answers[0]] * len(answers))

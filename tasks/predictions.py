@@ -14,19 +14,20 @@ from tritonclient.utils import InferenceServerException
 from tasks.arrays import Arrays, concatenate
 from tasks.core.errors import StepError
 from tasks.core.values import Endpoint
-from tasks.loadgen.requests import Samples, server_config
+from tasks.loadgen.requests import ANSWER_S, Samples, server_config
 from tasks.servers.connection import connect
 
 CLIENTS = 8
-TIMEOUT_S = 120.0
 INVARIANCE_SAMPLES = 8
 
 
-def predict(endpoint: Endpoint, samples: Path, max_batch: int, clients: int = CLIENTS) -> Arrays:
+def predict(
+    endpoint: Endpoint, samples: Path, max_batch: int, timeout_s: float, clients: int = CLIENTS
+) -> Arrays:
     """Outputs for every sample, in order, from requests of mixed sizes that `clients` threads send at once.
 
     Raises:
-        StepError: the server refused a request or is gone.
+        StepError: the server refused a request, did not answer one in `timeout_s`, or is gone.
     """
     with connect(endpoint.grpc_url, endpoint.channel) as client:
         data = Samples.read(samples, server_config(client, endpoint.model))
@@ -38,14 +39,14 @@ def predict(endpoint: Endpoint, samples: Path, max_batch: int, clients: int = CL
             start += size
 
         def ask(request: tuple[int, int]) -> Arrays:
-            return infer(client, endpoint, data.batch(*request))
+            return infer(client, endpoint, data.batch(*request), timeout_s)
 
         with ThreadPoolExecutor(clients) as pool:
             answers = list(pool.map(ask, requests))
     return joined(answers)
 
 
-def neighbours(endpoint: Endpoint, samples: Path, max_batch: int) -> tuple[Arrays, Arrays]:
+def neighbours(endpoint: Endpoint, samples: Path, max_batch: int, timeout_s: float) -> tuple[Arrays, Arrays]:
     """Some samples' outputs, asked alone; and the same in full batches, each of them twice, with other
     neighbours and at other places. Both have the same rows in the same order."""
     alone: list[Arrays] = []
@@ -54,11 +55,11 @@ def neighbours(endpoint: Endpoint, samples: Path, max_batch: int) -> tuple[Array
         data = Samples.read(samples, server_config(client, endpoint.model))
         most = data.fixed or max_batch
         for index in range(min(INVARIANCE_SAMPLES, len(data))):
-            answer = infer(client, endpoint, data.batch(index, data.fixed or 1))
+            answer = infer(client, endpoint, data.batch(index, data.fixed or 1), timeout_s)
             answer = {name: array[:1] for name, array in answer.items()}
             for start in (index, len(data) - most + 1 + index):
                 place = (index - start) % len(data)
-                full = infer(client, endpoint, data.batch(start, most))
+                full = infer(client, endpoint, data.batch(start, most), timeout_s)
                 alone.append(answer)
                 beside.append({name: array[place : place + 1] for name, array in full.items()})
     return joined(alone), joined(beside)
@@ -67,7 +68,7 @@ def neighbours(endpoint: Endpoint, samples: Path, max_batch: int) -> tuple[Array
 def executed(endpoint: Endpoint) -> Counter[int]:
     """Batch size -> how often the server has executed it since the model was loaded."""
     with connect(endpoint.grpc_url, endpoint.channel) as client:
-        (entry,) = client.get_inference_statistics(endpoint.model, client_timeout=TIMEOUT_S).model_stats
+        (entry,) = client.get_inference_statistics(endpoint.model, client_timeout=ANSWER_S).model_stats
     return Counter({batch.batch_size: batch.compute_infer.count for batch in entry.batch_stats})
 
 
@@ -76,14 +77,15 @@ def joined(answers: Sequence[Arrays]) -> Arrays:
     return {name: concatenate([answer[name] for answer in answers]) for name in answers[0]}
 
 
-def infer(client: Any, endpoint: Endpoint, batch: Samples) -> Arrays:
+def infer(client: Any, endpoint: Endpoint, batch: Samples, timeout_s: float) -> Arrays:
     """One request.
 
     Raises:
-        StepError: the server refused it or is gone, or an output is of another type than it should be.
+        StepError: the server refused it, did not answer in `timeout_s` or is gone, or an output is of
+            another type than it should be.
     """
     try:
-        result = client.infer(endpoint.model, batch.inputs(), client_timeout=TIMEOUT_S)
+        result = client.infer(endpoint.model, batch.inputs(), client_timeout=timeout_s)
     except InferenceServerException as error:
         raise StepError(f"the server did not answer: {error}", log=endpoint.server_log) from error
     outputs = result.get_response().outputs

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tasks.core.errors import StepError
 from tasks.core.spec import Tolerances
 from tasks.core.values import Interface, Serving
 from tasks.invariance import prove
@@ -46,6 +47,9 @@ FAULTS = {
     "one_instance": ("y += 1.0 * self.instance.endswith('_1')", 2, {"instances"}),
 }
 """Name -> what is wrong, instances, the kinds of invariance that are broken."""
+SLOW = {
+    f"slow_at_{size}": (f"__import__('time').sleep(1.0 * (len(x) == {size}))", 1, set()) for size in (3, 8)
+}
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +70,7 @@ def load(server: Any) -> Callable[[str], tuple[Any, Serving]]:
     """The endpoint and the serving of a fault's model."""
 
     def loaded(name: str) -> tuple[Any, Serving]:
-        wrong, instances, _ = FAULTS[name]
+        wrong, instances, _ = (FAULTS | SLOW)[name]
         folder = server.repository / f"fault_{name}" / "1"
         if not folder.exists():
             folder.mkdir(parents=True)
@@ -84,12 +88,21 @@ def test_each_fault_is_told_by_its_kind(
     load: Callable[[str], tuple[Any, Serving]], samples: Path, floats: Interface, name: str
 ) -> None:
     endpoint, serving = load(name)
-    found = prove(endpoint, samples, serving, floats.outputs, TOLERANCES)
+    found = prove(endpoint, samples, serving, floats.outputs, TOLERANCES, timeout_s=60.0)
     said = " ".join(found.failures(TOLERANCES))
     kinds = FAULTS[name][2]
     assert {k for k in ("neighbours", "size", "instances") if k in said} >= kinds
     assert bool(said) == bool(kinds)
     assert (found.largest_difference > 0.001) == bool(kinds)
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_a_batch_may_take_as_long_as_is_given(
+    load: Callable[[str], tuple[Any, Serving]], samples: Path, floats: Interface, name: str
+) -> None:
+    endpoint, serving = load(name)
+    with pytest.raises(StepError, match=r"the server did not answer: .*Deadline Exceeded"):
+        prove(endpoint, samples, serving, floats.outputs, TOLERANCES, timeout_s=0.5)
 
 
 @pytest.mark.parametrize("name", ["right", "neighbours", "above_four"])
@@ -100,7 +113,7 @@ def test_answers_under_load_meet_in_batches_and_are_all_checked(
     with np.load(samples / "samples.npz") as file:
         expected = {"y": file["x/x"]}
     before = executed(endpoint)
-    served = predict(endpoint, samples, max_batch=8, clients=16)
+    served = predict(endpoint, samples, max_batch=8, timeout_s=60.0, clients=16)
     batches = executed(endpoint) - before
     assert sum(size * count for size, count in batches.items()) == 60
     assert max(batches) > 4

@@ -13,6 +13,8 @@ from tasks.core.errors import StepError
 from tasks.core.values import Endpoint
 from tasks.predictions import neighbours, predict
 
+TIMEOUT_S = 60.0
+
 
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -36,7 +38,7 @@ def requests(server: Any, model: str, expected: int) -> int:
 
 def moved(endpoint: Endpoint, samples: Path, max_batch: int) -> float:
     """The largest change of a value with what shares its batch."""
-    alone, beside = neighbours(endpoint, samples, max_batch)
+    alone, beside = neighbours(endpoint, samples, max_batch, TIMEOUT_S)
     return float(np.nan_to_num(np.abs(alone["y"] - beside["y"]), nan=np.inf).max())
 
 
@@ -47,7 +49,7 @@ def floats(interface: Any) -> Any:
 
 def test_answers_come_in_the_order_of_the_samples(server: Any, identity: str, samples: Path) -> None:
     before = requests(server, identity, 0)
-    answers = predict(server.endpoint(identity), samples, max_batch=4)
+    answers = predict(server.endpoint(identity), samples, max_batch=4, timeout_s=TIMEOUT_S)
     with np.load(samples / "samples.npz") as file:
         np.testing.assert_array_equal(answers["y"], file["x/x"])
     expected = before + 16  # of 1, 2, 3 and 4 samples in turn, 37 in all
@@ -59,11 +61,11 @@ def test_requests_are_no_larger_than_the_largest_batch(
 ) -> None:
     artifact = onnx_artifact(floats, [("Neg", ["x"], ["y"], {})])
     model = server.load("pairs", artifact, floats, max_batch_size=2)
-    answers = predict(server.endpoint(model), values, max_batch=2)
+    answers = predict(server.endpoint(model), values, max_batch=2, timeout_s=TIMEOUT_S)
     with np.load(values / "samples.npz") as file:
         np.testing.assert_array_equal(answers["y"], -file["x/x"])
     with pytest.raises(StepError, match="batch-size must be <= 2"):
-        predict(server.endpoint(model), values, max_batch=4)
+        predict(server.endpoint(model), values, max_batch=4, timeout_s=TIMEOUT_S)
 
 
 @pytest.mark.parametrize("max_batch", [1, 8])
@@ -113,7 +115,7 @@ def test_tensors_with_no_axis_but_the_batch_come_and_go_as_they_are(
     server.load("flat", onnx_artifact(io, nodes), io)
     x, s = np.random.default_rng(0).random((2, 19, 3), dtype=np.float32)
     np.savez(tmp_path / "samples.npz", allow_pickle=False, **{"x/x": x, "x/s": s[:, 0]})
-    answers = predict(server.endpoint("flat"), tmp_path, max_batch=8)
+    answers = predict(server.endpoint("flat"), tmp_path, max_batch=8, timeout_s=TIMEOUT_S)
     np.testing.assert_allclose(answers["y"], x.max(axis=1) * s[:, 0], rtol=1e-6)
     assert moved(server.endpoint("flat"), tmp_path, 8) == 0
 
@@ -127,7 +129,7 @@ def test_server_without_batching_is_asked_for_the_one_batch_that_it_takes(
     x = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
     np.savez(tmp_path / "samples.npz", allow_pickle=False, **{"x/x": x})
     before = requests(server, "fours", 0)
-    answers = predict(server.endpoint("fours"), tmp_path, max_batch=0)
+    answers = predict(server.endpoint("fours"), tmp_path, max_batch=0, timeout_s=TIMEOUT_S)
     assert requests(server, "fours", before + 3) == before + 3
     np.testing.assert_array_equal(answers["y"], np.maximum(x, 0))
     assert moved(server.endpoint("fours"), tmp_path, 0) == 0

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from google.protobuf import json_format
 
-from tasks import predictions
 from tasks.configure import model_config, write_repository
 from tasks.core.errors import StepError
 from tasks.core.server_choice import ServerChoice
@@ -21,6 +20,7 @@ from tasks.core.site import Site
 from tasks.core.spec import Tolerances
 from tasks.core.values import Interface, Serving
 from tasks.matching import match
+from tasks.predictions import predict
 from tasks.servers import embedded
 from tasks.servers.connection import connect
 from tasks.servers.control import load
@@ -113,24 +113,17 @@ LIES = {
     "Served models", "the cell ends `failed_accuracy` or `error`, with the reason", what="answers with"
 )
 def test_a_model_that_lies_does_not_pass(
-    kind: str,
-    server: Any,
-    put: Any,
-    io: Interface,
-    samples: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    happened: Any,
+    kind: str, server: Any, put: Any, io: Interface, samples: Path, happened: Any
 ) -> None:
     run, said = LIES[kind]
     name = "lies_" + "".join(c for c in kind if c.isalpha())
     config = put(server, name, run=run)
     load(server.client, name, config, timeout_s=30.0, log=server.running.log)
-    monkeypatch.setattr(predictions, "TIMEOUT_S", 2.0 if kind == "nothing in time" else 20.0)
     with np.load(samples / "samples.npz") as file:
         expected = {"y": file["x/x"].astype(np.float32)}
     tolerances = Tolerances(absolute=1e-6, cosine=0.999999)
     try:
-        served = predictions.predict(server.endpoint(name), samples, 8)
+        served = predict(server.endpoint(name), samples, 8, 2.0 if kind == "nothing in time" else 20.0)
         found = match(io.outputs, served, expected, tolerances)
         failures = [why for entry in found for why in entry.failures(tolerances)]
     except StepError as error:

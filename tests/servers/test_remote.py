@@ -150,7 +150,7 @@ def test_a_cell_is_sent_measured_and_taken_away_again(
         endpoint = put(running, DYNAMIC)
         assert endpoint.load_s > 0
         with np.load(samples / "samples.npz") as file:
-            np.testing.assert_array_equal(predict(endpoint, samples, 4)["y"], file["x/x"])
+            np.testing.assert_array_equal(predict(endpoint, samples, 4, 60.0)["y"], file["x/x"])
         point = Point(batch=2, concurrency=2, request_count=20, shared_memory="none", warm_up=True)
         target = Target(endpoint=endpoint, samples=samples, logs=tmp_path, name="it")
         measured = GENERATORS["client"].measure(point, target, site)
