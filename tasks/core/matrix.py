@@ -149,8 +149,9 @@ def expand(
     for format_, precision, accelerator, instances in combinations(
         formats, precisions, accelerators, variant.serving.instances
     ):
-        if accelerator not in spec.formats[format_].accelerators:
-            continue  # it is listed format by format
+        listed_here = accelerator in spec.formats[format_].accelerators
+        if not listed_here and not selection.accelerators:
+            continue  # it is listed format by format; one that was asked for by name is told where it is not
         release = other_releases.get(format_, triton_release)
         product = Product(
             model=spec.name,
@@ -172,7 +173,10 @@ def expand(
             format_, interface, most, product.opset, backends, release, releases
         )
         cell = _cell(product, variant, profile, instances, generator, backend or "hosted", selection)
-        reason = why_not(spec, format_, precision, profile)
+        reason = None
+        if not listed_here:
+            reason = f"models/{spec.name}/model.yaml lists no accelerator {accelerator} for {format_}"
+        reason = reason or why_not(spec, format_, precision, profile)
         reason = reason or why_no_environment(format_, profile)
         reason = reason or (None if backend else no_backend)
         reason = reason or why_no_accelerator(accelerator, format_, precision, backend or "hosted", profile)

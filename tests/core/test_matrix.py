@@ -144,6 +144,21 @@ def test_precision_that_the_model_lists_not_for_a_format_is_excluded(
     assert {e.cell.profile for e in found} == {"card"}
 
 
+def test_accelerator_that_was_asked_for_is_excluded_where_the_model_lists_it_not(
+    model_data: dict[str, Any], profile: GpuProfile
+) -> None:
+    model_data["formats"]["onnx"]["accelerators"] = ["none", "trt"]
+    found = plan(ModelSpec.model_validate(model_data), profile, formats=("ts-trace",), accelerators=("trt",))
+    assert not found.cells
+    assert {e.cell.name for e in found.excluded} == {
+        f"toy-tiny-ts-trace-{precision}-trt{end}" for precision in ("fp32", "fp16") for end in ("", "-x2")
+    }
+    assert {e.reason for e in found.excluded} == {
+        "models/toy/model.yaml lists no accelerator trt for ts-trace"
+    }
+    assert not any("accelerator trt for" in e.reason for e in plan(ModelSpec(**model_data), profile).excluded)
+
+
 def test_precision_that_the_card_has_not_is_excluded(spec: ModelSpec, profile: GpuProfile) -> None:
     found = plan(spec, profile.model_copy(update={"precisions": ("fp32",)}))
     reasons = {e.cell.name: e.reason for e in found.excluded}
