@@ -70,7 +70,7 @@ def plan(options: SweepOptions) -> None:
 @functools.partial(
     with_sweep_options,
     without=(
-        *("models", "variant", "formats", "precisions", "accelerators"),
+        *("models", "variant", "formats", "precisions", "accelerators", "instances"),
         *("onnx", "torchscript", "savedmodel", "shapes", "samples", "model_dir", "workers", "queue"),
     ),
 )

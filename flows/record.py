@@ -201,6 +201,7 @@ class Recorder:
             "formats": (product.format,),
             "precisions": (product.precision,),
             "accelerators": (product.accelerator,),
+            "instances": cell.dynamic.instances,
             "generator": cell.online.generator,
         }
         options = self.options.only(product.model, cell.profile).model_copy(update=one)

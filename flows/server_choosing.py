@@ -83,7 +83,7 @@ def fit(plan: Plan, choice: ServerChoice, offer: Offer) -> Plan:
         elif len(cells) > 1:
             reason = (
                 f"{choice.url} loads no models on request: name the one cell that its {cell.product.model} "
-                "is, by --format, --precision and --accelerator"
+                "is, by --format, --precision, --accelerator and --instances"
             )
         if reason:
             excluded.append(Excluded(cell=cell, reason=reason))

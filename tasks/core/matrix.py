@@ -49,6 +49,9 @@ class Selection(Value):
     formats: tuple[str, ...] = Field((), description="Only these serving formats; none: all of the model's")
     precisions: tuple[str, ...] = Field((), description="Only these precisions; none: all of the model's")
     accelerators: tuple[str, ...] = Field((), description="Only these accelerators; none: all of the model's")
+    instances: int | None = Field(
+        None, ge=1, description="Only this number of instances; none: all of the model's"
+    )
     max_batch_size: int | None = Field(None, ge=1, description="At most this batch size")
     max_concurrency: int | None = Field(None, ge=1, description="At most this concurrency online")
     request_count: int | None = Field(None, ge=1, description="At least this many requests a window")
@@ -131,7 +134,7 @@ def expand(
     `releases` is what is known of them.
 
     Raises:
-        UserError: a variant, format, precision or accelerator that the model does not have.
+        UserError: a variant, format, precision, accelerator or number of instances that the model has not.
     """
     if variant_name not in spec.variants:
         raise unknown(f"variant of {spec.name}", variant_name, spec.variants)
@@ -141,14 +144,17 @@ def expand(
     precisions = chosen("precision", selection.precisions, known)
     listed = tuple(dict.fromkeys(a for f in spec.formats.values() for a in f.accelerators))
     accelerators = chosen("accelerator", selection.accelerators, listed)
+    counts = variant.serving.instances
+    if selection.instances is not None:
+        if selection.instances not in counts:
+            raise unknown("number of instances", str(selection.instances), map(str, counts))
+        counts = (selection.instances,)
 
     if spec.fixed_batch:
         generator = "client"  # perf_analyzer's requests to a server that does no batching have a batch of 1
     cells: list[Cell] = []
     excluded: list[Excluded] = []
-    for format_, precision, accelerator, instances in combinations(
-        formats, precisions, accelerators, variant.serving.instances
-    ):
+    for format_, precision, accelerator, instances in combinations(formats, precisions, accelerators, counts):
         listed_here = accelerator in spec.formats[format_].accelerators
         if not listed_here and not selection.accelerators:
             continue  # it is listed format by format; one that was asked for by name is told where it is not

@@ -159,6 +159,14 @@ def test_accelerator_that_was_asked_for_is_excluded_where_the_model_lists_it_not
     assert not any("accelerator trt for" in e.reason for e in plan(ModelSpec(**model_data), profile).excluded)
 
 
+def test_one_number_of_instances_is_picked_by_itself(spec: ModelSpec, profile: GpuProfile) -> None:
+    found = plan(spec, profile, instances=2)
+    entries = (*found.cells, *(e.cell for e in found.excluded))
+    assert entries and all(cell.name.endswith("-x2") for cell in entries)
+    with pytest.raises(UserError, match=r"unknown number of instances '3': .*known: 1, 2"):
+        plan(spec, profile, instances=3)
+
+
 def test_precision_that_the_card_has_not_is_excluded(spec: ModelSpec, profile: GpuProfile) -> None:
     found = plan(spec, profile.model_copy(update={"precisions": ("fp32",)}))
     reasons = {e.cell.name: e.reason for e in found.excluded}

@@ -28,6 +28,7 @@ GIVEN = {
     "formats": ("onnx",),
     "precisions": ("fp16", "fp32"),
     "accelerators": ("trt",),
+    "instances": 2,
     "max_batch_size": 2,
     "max_concurrency": 3,
     "request_count": 4,
@@ -45,7 +46,7 @@ OTHER_MODELS = {"onnx": "f", "shapes": ("x=1,2",), "samples": "s"}
 ARGUMENTS = (
     "--model a --model b --variant full --profile card --profile other --workers --queue nightly "
     "--random-weights --generator client --server other "
-    "--format onnx --precision fp16 --precision fp32 --accelerator trt --max-batch-size 2 "
+    "--format onnx --precision fp16 --precision fp32 --accelerator trt --instances 2 --max-batch-size 2 "
     "--url grpcs://u:1 --ca-file ca --headers-file h --triton-release 25.02 "
     "--max-concurrency 3 --request-count 4 --window-s 0.5 --fixed-points --request-rate 50 "
     "--request-rate 0.5 --distribution constant --slo p99=50ms --protocol http --shared-memory none "

@@ -144,7 +144,8 @@ def test_any_other_error_keeps_its_traceback_and_the_command_of_the_cell(
     assert "Traceback" in Path(row["log"]).read_text()
     assert row["command"] == (
         f"servegrid sweep --model bert_large_qa --variant tiny --profile cpu --generator client "
-        f"--format {cell.product.format} --precision {cell.product.precision} --accelerator none"
+        f"--format {cell.product.format} --precision {cell.product.precision} --accelerator none "
+        "--instances 1"
     )
 
 

@@ -36,6 +36,7 @@ def test_the_command_that_repeats_a_cell_has_every_bound_that_was_given(
 ) -> None:
     p = cell.product
     own = {"formats": (p.format,), "precisions": (p.precision,), "accelerators": (p.accelerator,)}
+    own |= {"instances": cell.dynamic.instances}
     needs = {"distribution": {"request_rates": (50.0,)}}
     options = SweepOptions.model_validate(
         needs.get(name, {}) | {name: (BOUNDS | own)[name]} | {"profiles": ("cpu", "other"), "workers": True}
@@ -48,6 +49,14 @@ def test_the_command_that_repeats_a_cell_has_every_bound_that_was_given(
     assert (words.count("--profile"), words[words.index("--profile") + 1]) == (1, "cpu")
     assert words[words.index("--generator") + 1] == "client"
     assert "--workers" not in words  # it is repeated on the host of its log
+
+
+def test_of_a_model_that_is_served_by_one_and_by_two_instances_the_one_cell_is_repeated(
+    recorder: Recorder, cell: Cell
+) -> None:
+    two = cell.model_copy(update={"dynamic": cell.dynamic.model_copy(update={"instances": 2})})
+    counts = [words[words.index("--instances") + 1] for words in (repeated(recorder, c) for c in (cell, two))]
+    assert counts == ["1", "2"]
 
 
 def test_the_command_that_repeats_a_cell_names_a_model_file_and_the_server(
