@@ -14,6 +14,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 from tasks.core.build import Workplace
 from tasks.core.clock import work
 from tasks.core.errors import UnsupportedError
+from tasks.core.releases import load_releases
 from tasks.core.values import (
     NOT_RUN,
     TRITON_DTYPES,
@@ -118,7 +119,8 @@ def configure(
     """Write the cell's repository; the dynamic serving is the one in `config.pbtxt`.
 
     Raises:
-        UnsupportedError: the model was built and could not be run here.
+        UnsupportedError: the model was built and could not be run here, or by a version of a library that the
+            server does not have.
     """
     with work("configure"):
         artifact = at.site.store.path(converted)
@@ -127,6 +129,10 @@ def configure(
         text = (artifact / "interface.json").read_text(encoding="utf-8")
         interface = Interface.model_validate_json(text)
         product = cell.product
+        if cell.dynamic.backend == "native":
+            built_for = FORMATS[product.format].why_not_built_for
+            if reason := built_for(product.triton_release, load_releases(), artifact):
+                raise UnsupportedError(reason)
         name = product.model
         acceleration = Acceleration(
             accelerator=product.accelerator,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +12,14 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
-from tasks.configure import model_config, write_repository
+from tasks.configure import configure, model_config, write_repository
+from tasks.core.build import Workplace
 from tasks.core.errors import UnsupportedError
-from tasks.core.values import Format, Interface, Serving
+from tasks.core.matrix import Selection, expand
+from tasks.core.plugins import load_model, load_profile
+from tasks.core.releases import load_releases
+from tasks.core.site import Site
+from tasks.core.values import ArtifactRef, Format, Interface, Serving
 from tasks.formats import FORMATS, trt
 
 SERVINGS = {
@@ -231,3 +238,44 @@ def test_engine_of_tensorrt_rtx_is_hosted_only(io: Interface, monkeypatch: pytes
     with pytest.raises(UnsupportedError, match="does not run engines of TensorRT-RTX"):
         model_config("it", "trt", native, io)
     assert model_config("it", "trt", SERVINGS["static"], io).backend == "python"
+
+
+@pytest.mark.parametrize(("built", "fits"), [("8.0.3.4", True), ("8.0.1.6", False)])
+def test_engine_of_another_tensorrt_than_the_releases_is_not_served_natively(
+    built: str, fits: bool, io: Interface, artifact: Path, site: Site, tmp_path: Path
+) -> None:
+    """Built in another environment, whose version the plan did not see."""
+    profile = load_profile(site.profiles, "a30").model_copy(
+        update={"environments": {"trt": Path("/opt/trt")}}
+    )
+    (cell,) = expand(
+        load_model(site.models, "bert_large_qa").spec,
+        "tiny",
+        profile,
+        generator="client",
+        triton_release="21.10",
+        releases=load_releases(),
+        selection=Selection(formats=("trt",), precisions=("fp16",)),
+        backends=("tensorrt",),
+    ).cells
+    at = Workplace(
+        site=site.model_copy(update={"home": tmp_path}),
+        plugin=tmp_path,
+        logs=tmp_path,
+        profile="a30",
+        cell=cell.name,
+        timeout_s=1,
+    )
+    stored = at.site.store.root / "engine"
+    shutil.copytree(artifact, stored)
+    (stored / "interface.json").write_text(io.model_dump_json())
+    (stored / "engine.json").write_text(json.dumps({"library": "tensorrt", "version": built}))
+    ref = ArtifactRef(digest="aa", path="engine", size=1)
+    if fits:
+        made = configure.fn(cell, ref, tmp_path / "repository", at)
+        assert json.loads(made.dynamic)["backend"] == "tensorrt"
+    else:
+        with pytest.raises(
+            UnsupportedError, match=r"has TensorRT 8\.0\.3\.4, and runs no .* TensorRT 8\.0\.1\.6 builds"
+        ):
+            configure.fn(cell, ref, tmp_path / "repository", at)

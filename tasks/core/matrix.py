@@ -176,7 +176,14 @@ def expand(
         interface = spec.interface(variant.parameters)
         most = variant.serving.max_batch_size
         backend, no_backend = choose_backend(
-            format_, interface, most, product.opset, backends, release, releases
+            format_,
+            interface,
+            most,
+            product.opset,
+            backends,
+            release,
+            releases,
+            elsewhere=format_ in profile.environments,
         )
         cell = _cell(product, variant, profile, instances, generator, backend or "hosted", selection)
         reason = None

@@ -38,11 +38,16 @@ def choose_backend(
     backends: Sequence[str],
     release: str,
     known: Releases,
+    *,
+    elsewhere: bool = False,
 ) -> tuple[Backend | None, str]:
     """The backend of a server, of a release and with these backends, that runs a format, and why not the
-    native one, or why none does."""
+    native one, or why none does. What is made `elsewhere`, in another environment, is not judged by this one:
+    it is once it is built (`tasks.configure`)."""
     module = FORMATS[format_]
     reason = module.why_not_in_release(release, opset, known)
+    if not elsewhere:
+        reason = reason or module.why_not_built_for(release, known)
     if module.NATIVE_BACKEND not in backends:
         reason = reason or f"the server has no {module.NATIVE_BACKEND} backend"
     reason = reason or module.why_not_native(interface, max_batch_size)

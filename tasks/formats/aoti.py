@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tasks.core.environment import instruction_sets
 from tasks.core.releases import Releases
 from tasks.core.values import Accelerator, ExportFormat, Interface, Precision, Product
-from tasks.formats.base import OtherEnvironment, of_the_export, uncalibrated
+from tasks.formats.base import OtherEnvironment, every_version, of_the_export, uncalibrated
 
 if TYPE_CHECKING:
     from tasks.core.spec import ModelSpec
@@ -31,6 +31,7 @@ CUDA_GRAPHS = False
 ON_DEVICE = False
 source = of_the_export
 calibrated = uncalibrated
+why_not_built_for = every_version
 
 
 def why_not_native(interface: Interface, max_batch_size: int) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from tasks.core.environment import card
@@ -62,6 +63,10 @@ class FormatModule(Protocol):
         """Why the backend that a Triton release has could not, if it could not; `opset` is an ONNX graph's,
         `known` what is known of the releases."""
 
+    def why_not_built_for(self, release: str, known: Releases, artifact: Path | None = None) -> str | None:
+        """Why what was built, or what this environment would build, could not run in the backend of a Triton
+        release that takes the format, if it could not."""
+
     def source(self, product: Product) -> Product | None:
         """The product that this one is converted from; None: its export."""
 
@@ -79,6 +84,11 @@ def any_interface(interface: Interface, max_batch_size: int) -> str | None:
 
 def every_release(release: str, opset: int | None, known: Releases) -> str | None:
     """Every release has the backend, and it takes the format as it is made here."""
+    return None
+
+
+def every_version(release: str, known: Releases, artifact: Path | None = None) -> str | None:
+    """A release runs whatever version of its libraries built it."""
     return None
 
 

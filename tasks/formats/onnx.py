@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tasks.core.releases import Releases
 from tasks.core.values import Accelerator, ExportFormat, Precision, Product
-from tasks.formats.base import OtherEnvironment, any_interface
+from tasks.formats.base import OtherEnvironment, any_interface, every_version
 
 if TYPE_CHECKING:
     from tasks.core.spec import ModelSpec
@@ -29,6 +29,7 @@ SESSION: str | None = "onnx_session"
 CUDA_GRAPHS = True
 ON_DEVICE = True
 why_not_native = any_interface
+why_not_built_for = every_version
 
 
 def why_not_in_release(release: str, opset: int | None, known: Releases) -> str | None:

@@ -7,7 +7,14 @@ from typing import Literal
 
 from tasks.core.releases import Releases
 from tasks.core.values import Accelerator, ExportFormat, Precision
-from tasks.formats.base import OtherEnvironment, any_interface, nothing_more, of_the_export, uncalibrated
+from tasks.formats.base import (
+    OtherEnvironment,
+    any_interface,
+    every_version,
+    nothing_more,
+    of_the_export,
+    uncalibrated,
+)
 
 EXPORT: ExportFormat = "tf-savedmodel"
 PRECISIONS: tuple[Precision, ...] = ("fp32",)
@@ -28,6 +35,7 @@ ON_DEVICE = False
 source = of_the_export
 calibrated = uncalibrated
 why_not_native = any_interface
+why_not_built_for = every_version
 build_fields = nothing_more
 
 

@@ -12,7 +12,14 @@ from typing import Literal
 
 from tasks.core.values import Accelerator, ExportFormat, Precision
 from tasks.formats import tf_savedmodel
-from tasks.formats.base import OtherEnvironment, any_interface, engine_fields, of_the_export, uncalibrated
+from tasks.formats.base import (
+    OtherEnvironment,
+    any_interface,
+    engine_fields,
+    every_version,
+    of_the_export,
+    uncalibrated,
+)
 
 EXPORT: ExportFormat = "tf-savedmodel"
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
@@ -37,3 +44,4 @@ calibrated = uncalibrated
 build_fields = engine_fields
 why_not_native = any_interface
 why_not_in_release = tf_savedmodel.why_not_in_release
+why_not_built_for = every_version

@@ -5,12 +5,17 @@ Networks are strongly typed: the precision is that of the ONNX graph that the en
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tasks.core.environment import provider
+from packaging.version import Version
+
+from tasks.core.environment import provider, versions
+from tasks.core.releases import Releases
 from tasks.core.values import Accelerator, ExportFormat, Interface, Precision, Product
-from tasks.formats.base import OtherEnvironment, engine_fields, every_release, uncalibrated
+from tasks.formats.base import OtherEnvironment, engine_fields, uncalibrated
 
 if TYPE_CHECKING:
     from tasks.core.spec import ModelSpec
@@ -31,7 +36,6 @@ SESSION: str | None = "trt_session"
 CUDA_GRAPHS = False
 ON_DEVICE = False
 calibrated = uncalibrated
-why_not_in_release = every_release
 
 
 def library() -> str:
@@ -44,6 +48,45 @@ def why_not_native(interface: Interface, max_batch_size: int) -> str | None:
     if library() == "tensorrt-rtx":
         return "Triton's tensorrt backend does not run engines of TensorRT-RTX; they are hosted"
     return None
+
+
+def why_not_in_release(release: str, opset: int | None, known: Releases) -> str | None:
+    """It must be known which TensorRT it has: engines are bound to one (TensorRT, "Engine Compatibility")."""
+    if library() == "tensorrt-rtx":
+        return None  # for another reason none runs them
+    if _version_in(release, known) is None:
+        return f"it is not known which TensorRT Triton {release} has; triton_releases.yaml may say it"
+    return None
+
+
+def why_not_built_for(release: str, known: Releases, artifact: Path | None = None) -> str | None:
+    """The TensorRT that built the engine, or would build it here, must be that of the release."""
+    has, built = _version_in(release, known), _installed()
+    if artifact:
+        built = str(json.loads((artifact / "engine.json").read_text(encoding="utf-8"))["version"])
+    if has is None or built is None or _same(has, built):
+        return None
+    return (
+        f"Triton {release} has TensorRT {has}, and runs no engine that TensorRT {built} builds: name an "
+        "environment with the former in the profile, `environments: {trt: /path/to/environment}`"
+    )
+
+
+def _version_in(release: str, known: Releases) -> str | None:
+    found = known.releases.get(release)
+    return found.tensorrt if found else None
+
+
+def _installed() -> str | None:
+    """The version of TensorRT that builds here."""
+    if provider("tensorrt") is None or library() == "tensorrt-rtx":
+        return None
+    return versions(("tensorrt",))["tensorrt"]
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two versions agree in the parts that both tell: 7.2.2 and 7.2.2.3 do."""
+    return all(a == b for a, b in zip(Version(one).release, Version(other).release, strict=False))
 
 
 def source(product: Product) -> Product | None:

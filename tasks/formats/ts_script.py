@@ -20,6 +20,7 @@ from tasks.formats.ts_trace import (
     TOOLS,
     calibrated,
     source,
+    why_not_built_for,
     why_not_in_release,
     why_not_native,
 )
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ACCELERATORS", "CONVERT_STEP", "CUDA_GRAPHS", "ENGINES", "ENVIRONMENT", "EXPORT", "FILE", "LIBRARIES",
     "NATIVE_BACKEND", "ON_DEVICE", "PLATFORM", "PRECISIONS", "SESSION", "TOOLS", "TORCH_JIT", "build_fields",
-    "calibrated", "source", "why_not_in_release", "why_not_native",
+    "calibrated", "source", "why_not_built_for", "why_not_in_release", "why_not_native",
 ]  # fmt: skip
 
 EXPORT: ExportFormat = "ts-script"

@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from typing import Literal
 
 from tasks.core.values import Accelerator, ExportFormat, Interface, Precision
-from tasks.formats.base import OtherEnvironment, every_release, nothing_more, of_the_export, uncalibrated
+from tasks.formats.base import (
+    OtherEnvironment,
+    every_release,
+    every_version,
+    nothing_more,
+    of_the_export,
+    uncalibrated,
+)
 
 EXPORT: ExportFormat = "ts-trace"
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "bf16")
@@ -27,6 +34,7 @@ ON_DEVICE = True
 source = of_the_export
 calibrated = uncalibrated
 why_not_in_release = every_release
+why_not_built_for = every_version
 build_fields = nothing_more
 
 

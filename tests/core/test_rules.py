@@ -13,6 +13,7 @@ from tasks.core.releases import load_releases
 from tasks.core.rules import choose_backend, why_no_accelerator
 from tasks.core.spec import FormatSpec, ModelSpec
 from tasks.core.values import Accelerator, Format, Interface, Precision
+from tasks.formats import trt
 
 WHOLE = ("onnxruntime", "pytorch", "tensorflow", "tensorrt", "python")
 
@@ -50,8 +51,9 @@ def choose(
     backends: Any = WHOLE,
     batch: int = 8,
     opset: int = 17,
+    elsewhere: bool = False,
 ) -> tuple[str | None, str]:
-    return choose_backend(format_, io, batch, opset, backends, release, load_releases())
+    return choose_backend(format_, io, batch, opset, backends, release, load_releases(), elsewhere=elsewhere)
 
 
 def test_server_with_the_formats_backend_is_native_else_hosted_else_none(io: Interface) -> None:
@@ -100,6 +102,42 @@ def test_onnx_is_native_where_the_release_is_known_to_take_its_opset(
     assert why.endswith(reason or "")
     alone = choose("onnx", io, release, opset=opset, backends=("onnxruntime",))
     assert alone[0] == (None if reason else "native")
+
+
+@pytest.mark.parametrize(
+    ("installed", "release", "reason"),
+    [
+        ("8.0.3.4", "21.10", None),
+        ("7.2.2.3", "20.12", None),
+        (
+            "8.0.1.6",
+            "21.10",
+            "Triton 21.10 has TensorRT 8.0.3.4, and runs no engine that TensorRT 8.0.1.6 builds: ",
+        ),
+        (
+            "8.0.3.4",
+            "26.10",
+            "it is not known which TensorRT Triton 26.10 has; triton_releases.yaml may say it",
+        ),
+        (
+            "8.0.3.4",
+            "24.12",
+            "it is not known which TensorRT Triton 24.12 has; triton_releases.yaml may say it",
+        ),
+        (None, "21.10", None),  # that it is not installed is told elsewhere
+    ],
+)
+def test_engine_is_native_where_the_release_has_the_tensorrt_that_builds_it(
+    installed: str | None, release: str, reason: str | None, io: Interface, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trt, "provider", lambda name: installed and "tensorrt")
+    monkeypatch.setattr(trt, "versions", lambda names: {"tensorrt": installed})
+    backend, why = choose("trt", io, release)
+    assert backend == ("native" if reason is None else "hosted")
+    assert why.startswith(reason or "")
+    assert choose("trt", io, release, backends=("tensorrt",))[0] == (None if reason else "native")
+    known = reason is None or not reason.startswith("it is not known")
+    assert choose("trt", io, release, elsewhere=True)[0] == ("native" if known else "hosted")
 
 
 def test_tf_trt_needs_an_environment_and_a_native_backend(
