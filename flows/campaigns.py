@@ -25,7 +25,6 @@ from flows.planning import ModelPlan
 from tasks.core import leases, results
 from tasks.core.errors import UserError
 from tasks.core.files import write_atomic
-from tasks.core.slo import Slo, parse
 from tasks.core.values import Value
 
 log = logging.getLogger("servegrid")
@@ -65,12 +64,6 @@ def read(folder: Path) -> Campaign:
         known = sorted(p.parent.name for p in folder.parent.glob("*/campaign.json"))[-3:]
         last = ", ".join(known) or "none"
         raise UserError(f"{folder}: no campaign was begun there; the latest are: {last}") from error
-
-
-def objective(folder: Path) -> Slo | None:
-    """The service-level objective that the campaign was asked for."""
-    asked = read(folder).options.slo if (folder / "campaign.json").exists() else None
-    return parse(asked) if asked else None
 
 
 def unreached(folder: Path) -> list[Key]:

@@ -224,8 +224,8 @@ def main() -> None:
 
 def _print_answer(folder: Path) -> None:
     """What to ship, and where the report is, if there is one."""
-    from flows.campaigns import objective
     from tasks.core import results
+    from tasks.core.asked import objective
     from tasks.reporting.answer import choices
 
     if not (folder / "report.html").exists():

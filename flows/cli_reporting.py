@@ -29,7 +29,7 @@ def report(
     """Write a campaign's report anew, and print it; with --partial at any time, also while it runs."""
     from rich.markdown import Markdown
 
-    from flows.campaigns import objective, unreached
+    from flows.campaigns import unreached
     from tasks.core.results import campaign_folder
     from tasks.core.slo import from_option
     from tasks.report import write, write_like_published
@@ -48,7 +48,7 @@ def report(
             raise unknown("form", like, ["published"])
         console.print(f"sections: {write_like_published(folder)}", soft_wrap=True, highlight=False)
         return
-    console.print(Markdown(write(folder, from_option(slo) if slo else objective(folder))))
+    console.print(Markdown(write(folder, from_option(slo) if slo else None)))
     if left:
         console.print(f"partial: {len(left)} cells have not run", highlight=False)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)

@@ -18,10 +18,11 @@ from flows.server_choosing import of_cell
 from tasks import baseline, ceilings, convert, export, prepare, profile_data, reference
 from tasks.caching import Make, ensure
 from tasks.configure import configure
+from tasks.core.asked import ground
 from tasks.core.build import Workplace
 from tasks.core.environment import host, pin_card, versions
 from tasks.core.plugins import Plugin, load_profile
-from tasks.core.results import FAILING, Writer, campaign_folder, finished, ground
+from tasks.core.results import FAILING, Writer, campaign_folder, finished
 from tasks.core.roofline import Roofline
 from tasks.core.server_choice import ServerChoice
 from tasks.core.site import Site, default_site

@@ -10,7 +10,7 @@ from typing import Any
 from prefect import flow, tags
 from prefect.states import Cancelled, Completed, Failed
 
-from flows.campaigns import leading, new_campaign, objective, read, unreached
+from flows.campaigns import leading, new_campaign, read, unreached
 from flows.cancelling import CancelledError, heeding_cancellation
 from flows.fan_out import check_deployments, run_all
 from flows.options import SweepOptions
@@ -61,7 +61,7 @@ def sweep(
             return Cancelled(message=f"campaign {folder.name}: cancelled; {again}")
         finally:
             if (folder / "rows.jsonl").exists():
-                report(folder, objective(folder))
+                report(folder)
     return final_state(folder)
 
 
@@ -92,5 +92,5 @@ class _Partial:
 
     def __call__(self) -> None:
         if time.monotonic() - self._last >= REPORT_S:
-            write(self._folder, objective(self._folder))
+            write(self._folder)
             self._last = time.monotonic()

@@ -11,8 +11,9 @@ import numpy as np
 import polars as pl
 
 from tasks.core import results
+from tasks.core.asked import asked, ground
 from tasks.core.errors import UserError, unknown
-from tasks.core.results import WHOLE, Row, asked, ground
+from tasks.core.results import WHOLE, Row
 from tasks.core.site import Site
 from tasks.core.values import ModelFile
 from tasks.handover.failure import pack_failure

@@ -14,6 +14,7 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact, cr
 from prefect.cache_policies import NO_CACHE
 
 from tasks.core import results
+from tasks.core.asked import objective
 from tasks.core.errors import UserError
 from tasks.core.files import write_atomic
 from tasks.core.site import default_site
@@ -31,12 +32,14 @@ from tasks.reporting.tables import tables
 
 
 def write(folder: Path, slo: Slo | None = None) -> str:
-    """Write every form of the report into the campaign's folder; returns the Markdown.
+    """Write every form of the report into the campaign's folder, for its own objective or for another that is
+    given; returns the Markdown.
 
     Raises:
         UserError: there is no such campaign.
     """
     cells, measurements = results.read(folder)
+    slo = slo or objective(folder)
     models = cells["model"].unique(maintain_order=True).to_list()
     theirs = published_table.read(default_site().models, models)
     write_atomic(folder / "cells.parquet", _bytes(cells.write_parquet))
@@ -75,10 +78,10 @@ def write_like_published(folder: Path) -> Path:
 
 
 @task(task_run_name="report {folder.name}", cache_policy=NO_CACHE)
-def report(folder: Path, slo: Slo | None = None) -> None:
+def report(folder: Path) -> None:
     """Write the report, and show its summary in the Prefect UI."""
-    write(folder, slo)
-    text = summary(folder.name, *results.read(folder), slo)
+    write(folder)
+    text = summary(folder.name, *results.read(folder), objective(folder))
     create_markdown_artifact(text, key="report", description=f"campaign {folder.name}")
     create_link_artifact(
         (folder / "report.html").absolute().as_uri(), link_text="report.html", key="report-html"

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tasks.core.columns import MEASURED
 from tasks.core.errors import UserError
 from tasks.core.results import Row, Writer
 from tasks.core.site import ROOT, Site
@@ -69,6 +70,19 @@ def test_pack_has_files_in_place_of_links_and_the_answer_to_the_sample(
         assert expected["y"].tolist() == [[0.0, 1.0], [2.0, 3.0]]
     assert "24.10-py3" in (target / "start-docker.sh").read_text()
     assert not (target / "model").exists()  # the model has no client of its own
+
+
+def test_reports_of_a_pack_and_of_its_campaign_answer_its_objective(
+    campaign: Path, site: Site, tmp_path: Path
+) -> None:
+    (campaign / "campaign.json").write_text(json.dumps({"options": {"slo": "p99=50ms"}}))
+    point = {"scenario": "online", "batch": 1, "concurrency": 4, "instances": 1, "stable": True}
+    head = {name: CELL[name] for name in ("cell", "profile", "model", "format", "precision")}
+    Writer(campaign).append("measurement", head | point | dict.fromkeys(MEASURED, 20.0))
+    pack(campaign, "toy-onnx", tmp_path / "pack", site)
+    for name in ("report.md", "report.html"):
+        assert "most throughput, online, p99 at most 50 ms" in (tmp_path / "pack" / name).read_text()
+        assert (campaign / name).read_bytes() == (tmp_path / "pack" / name).read_bytes()
 
 
 def test_cell_of_one_of_several_profiles_is_found_where_its_files_lie(

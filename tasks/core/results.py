@@ -203,20 +203,6 @@ def campaign_folder(results: Path, campaign: str) -> Path:
     return results / campaign
 
 
-def asked(folder: Path) -> Row:
-    """The options that a campaign was given, as its `campaign.json` has them; without one, none."""
-    path = folder / "campaign.json"
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8"))["options"]) if path.exists() else {}
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: cannot be read as the options of a campaign: {error}") from error
-
-
-def ground(folder: Path, profile: str) -> Path:
-    """Where a profile's logs, predictions and repositories lie: apart from others', whose names are equal."""
-    return folder / profile if len(asked(folder).get("profiles", ())) > 1 else folder
-
-
 def read(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The cells and the measurements of a campaign, as far as it has come.
 

@@ -15,11 +15,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tasks.core.asked import ground
 from tasks.core.build import Job
 from tasks.core.errors import UserError
 from tasks.core.other_environment import CODE
 from tasks.core.plugins import source_digests
-from tasks.core.results import Row, ground
+from tasks.core.results import Row
 from tasks.core.site import Site
 from tasks.handover.folder import copy, new_folder, write_json, write_script
 from tasks.handover.starts import REPOSITORY, hosted, write_starts

@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 
 from flows import campaigns
-from flows.campaigns import leading, new_campaign, objective, read, run_lease, unreached, working
+from flows.campaigns import leading, new_campaign, read, run_lease, unreached, working
 from flows.options import SweepOptions
 from flows.planning import ModelPlan, plan
 from tasks.core import leases
+from tasks.core.asked import ground, objective
 from tasks.core.errors import UserError
-from tasks.core.results import Writer, ground
+from tasks.core.results import Writer
 from tasks.core.site import default_site
 
 OPTIONS = SweepOptions(models=("bert_large_qa",), formats=("onnx",), accelerators=("none",))
