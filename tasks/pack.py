@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any, get_args
@@ -12,6 +11,7 @@ import polars as pl
 
 from tasks.core import results
 from tasks.core.asked import asked, ground
+from tasks.core.columns import held
 from tasks.core.errors import UserError, unknown
 from tasks.core.results import WHOLE, Row
 from tasks.core.site import Site
@@ -136,7 +136,7 @@ def _certificate(row: Row) -> dict[str, Any]:
         **{name: row[name] for name in ("model", "cell", "campaign", "gpu", "verdict")},
         "means": PROVEN[row["verdict"]],
         **{name: row[name] for name in (*names, *bounds)},
-        "metrics": json.loads(row["metrics"] or "{}"),
+        "metrics": held(row["metrics"]),
         "allowed_difference": max(ROOM * row["largest_difference"], LEAST),
     }
 
@@ -147,7 +147,7 @@ def _versions(row: Row) -> dict[str, Any]:
         *("triton_release", "server", "server_version", "backend", "format", "precision", "accelerator"),
         *("export_format", "export_precision", "accelerator_precision", "opset", "torch_jit", "profile"),
     )
-    return {name: row[name] for name in plain} | {name: json.loads(row[name] or "{}") for name in texts}
+    return {name: row[name] for name in plain} | {name: held(row[name]) for name in texts}
 
 
 def _write_readme(folder: Path, row: Row) -> None:

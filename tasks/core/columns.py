@@ -1,7 +1,9 @@
-"""Columns of a measured point: how it was served, what was measured, what it is, how far to trust it."""
+"""Columns of a measured point: how it was served, what was measured, what it is, how far to trust it; and
+those of any row that hold JSON."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import polars as pl
@@ -61,6 +63,28 @@ TRUST: dict[str, pl.DataType] = {
     "foreign_processes": pl.Int64(),
 }
 """The trust card (`tasks.loadgen.trust`, `tasks.core.card`)."""
+
+OBJECTS = (
+    *("parameters", "versions", "environment", "static", "dynamic", "offline", "online"),
+    *("metrics", "stage_s"),
+)
+"""Columns whose text is a JSON object; those of `metrics` and `stage_s` are of numbers."""
+
+
+def holds_object(name: str, text: object) -> bool:
+    """Whether a text is what the column `name` of `OBJECTS` may hold."""
+    try:
+        found = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(found, dict):
+        return False
+    return name not in ("metrics", "stage_s") or all(isinstance(v, int | float) for v in found.values())
+
+
+def held(text: str | None) -> dict[str, Any]:
+    """The object that a column of `OBJECTS` holds; where it is null, one without fields."""
+    return dict(json.loads(text or "{}"))
 
 
 def point_in_words(row: dict[str, Any]) -> str:

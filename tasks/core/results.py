@@ -19,7 +19,7 @@ from typing import IO, Any, Literal
 
 import polars as pl
 
-from tasks.core.columns import MEASURED, PLACE, SERVING, TRUST
+from tasks.core.columns import MEASURED, OBJECTS, PLACE, SERVING, TRUST, holds_object
 from tasks.core.environment import Host
 from tasks.core.errors import UserError
 from tasks.core.files import writing
@@ -236,12 +236,18 @@ def read(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def _row(line: bytes) -> Row | None:
-    """The row that a line holds, if it does."""
+    """The row that a line holds, if it does; what is no object in a column of objects is null, and told."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return row if isinstance(row, dict) and row.get("kind") in ("cell", "measurement") else None
+    if not isinstance(row, dict) or row.get("kind") not in ("cell", "measurement"):
+        return None
+    for name in OBJECTS:
+        if row.get(name) is not None and not holds_object(name, row[name]):
+            log.warning("row of %r: %s holds no such object: %.200r", row.get("cell"), name, row[name])
+            row[name] = None
+    return row
 
 
 def _key(row: Row) -> str:
@@ -272,7 +278,7 @@ def published_columns(measurements: pl.DataFrame, scenario: str) -> pl.DataFrame
     """One scenario's points in the columns, order and units of the published tables, which have none at a
     request rate."""
     # The published tables call this one parameter of BERT and FastPitch a column of their own.
-    length = pl.col("parameters").str.json_path_match("$.max_seq_length").cast(pl.Int64)
+    length = pl.col("parameters").str.json_path_match("$.max_seq_length").cast(pl.Int64, strict=False)
     of_scenario = (pl.col("scenario") == scenario) & pl.col("request_rate").is_null()
     found = measurements.filter(of_scenario).with_columns(sequence_length=length)
     return found.select(*PUBLISHED_KEYS, *MEASURED).rename(MEASURED)

@@ -9,7 +9,6 @@ model_repository/, start-*.sh        where it failed later: what the server was 
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 from tasks.core.asked import ground
 from tasks.core.build import Job
+from tasks.core.columns import OBJECTS, held
 from tasks.core.errors import UserError
 from tasks.core.other_environment import CODE
 from tasks.core.plugins import source_digests
@@ -120,7 +120,7 @@ def _logs(logs: Path, row: Row) -> Iterator[Path]:
 
 def _whole(row: Row) -> str:
     """What repeats a failure outside of a child process: loading it into a bare server, or the whole cell."""
-    stages = list(json.loads(row["stage_s"] or "{}"))
+    stages = list(held(row["stage_s"]))
     if stages[-1:] == ["deploy"]:
         return "exec sh start-embedded.sh" if hosted(row) else "exec sh start-docker.sh"
     return f"exec {row['command']}"
@@ -128,9 +128,8 @@ def _whole(row: Row) -> str:
 
 def _spec(row: Row) -> dict[str, Any]:
     """The row without what was not reached; columns that hold JSON as what they hold."""
-    nested = ("parameters", "static", "dynamic", "offline", "online", "versions", "environment", "stage_s")
     told = {name: value for name, value in row.items() if value is not None}
-    return told | {name: json.loads(told[name]) for name in nested if name in told}
+    return told | {name: held(told[name]) for name in OBJECTS if name in told}
 
 
 def _how(folder: Path) -> str:

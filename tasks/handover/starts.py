@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from pathlib import Path
 
+from tasks.core.columns import held
 from tasks.core.releases import image
 from tasks.core.results import Row
 from tasks.core.site import Site
@@ -25,15 +25,14 @@ def write_starts(folder: Path, row: Row, site: Site) -> None:
 
 def hosted(row: Row) -> bool:
     """Whether the cell was served by our runtime; a row that no server answered for says what was planned."""
-    backend: str = row["backend"] or json.loads(row["dynamic"])["backend"]
-    return backend == "hosted"
+    return (row["backend"] or held(row["dynamic"]).get("backend")) == "hosted"
 
 
 def _docker_line(row: Row) -> str:
-    gpu = "--gpus all " if json.loads(row["dynamic"])["device_kind"] == "gpu" else ""
+    gpu = "--gpus all " if held(row["dynamic"]).get("device_kind") == "gpu" else ""
     serve = "tritonserver --model-repository=/models --disable-auto-complete-config"
     if hosted(row):
-        used = json.loads(row["versions"])
+        used = held(row["versions"])
         libraries = [name for name in FORMATS[row["format"]].LIBRARIES if name in used]
         # PyPI has no local versions (2.13.0+cpu), and ONNX Runtime for GPUs under a name of its own.
         on_gpu = {"onnxruntime": "onnxruntime-gpu"} if gpu else {}

@@ -16,6 +16,8 @@ OF_CELL = ("cell", "profile")
 """What names a cell's rows: a campaign may run one cell on several devices."""
 OF_MODEL = ("model", "profile", "gpu")
 """What an answer is for."""
+SAID = ("model", "format", "precision", "instances", "batch", "throughput", "p99_ms")
+"""What an answer says of its point: one whose row lacks any of it, being damaged, answers nothing."""
 
 
 class Aim(Value):
@@ -175,7 +177,7 @@ def _of_verdict(cells: pl.DataFrame, measurements: pl.DataFrame, verdict: Verdic
     """The points of the cells with a verdict, each with its cell's accuracy."""
     of_verdict = cells.filter(pl.col("verdict") == verdict)
     accuracy = of_verdict.select(*OF_CELL, "metric", "served_metric", "metric_drop")
-    return measurements.join(accuracy, on=OF_CELL, nulls_equal=True)
+    return measurements.drop_nulls(SAID).join(accuracy, on=OF_CELL, nulls_equal=True)
 
 
 def _choice(aim: Aim, best_of_cell: pl.DataFrame) -> Choice:

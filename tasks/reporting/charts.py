@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import altair as alt
@@ -78,11 +79,12 @@ def of_campaign(tables: dict[str, Table]) -> tuple[Drawing, ...]:
 
 
 def _scenarios(table: Table) -> list[Any]:
-    packed = table.data["scenario"]
+    packed = table.data.get("scenario", {"values": []})
     assert isinstance(packed, dict)
     return packed["values"]
 
 
+@functools.cache
 def _drawings() -> tuple[Drawing, ...]:
     return (
         *(drawing for scenario in BY for drawing in _of_scenario(scenario)),

@@ -138,7 +138,7 @@ def _verdicts(cells: pl.DataFrame) -> Iterator[Move]:
 
 
 def _throughputs(points: pl.DataFrame) -> Iterator[Move]:
-    for before, after in _neighbours(points.filter(pl.col("stable")), POINT):
+    for before, after in _neighbours(points.filter(pl.col("stable") & (pl.col("throughput") > 0)), POINT):
         change = after["throughput"] / before["throughput"] - 1
         noise = max(LEAST_NOISE, _spread(before), _spread(after))
         if abs(change) > noise:
@@ -187,11 +187,11 @@ def _differences(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]
 
 
 def _facts(row: dict[str, Any]) -> dict[str, Any]:
-    environment = json.loads(row["environment"] or "{}")
+    environment = columns.held(row["environment"])
     return {
         **{name: row[name] for name in (*PLAIN, *SET) if name in row},
         **{name: environment.get(name) for name in ("driver", "system", "python")},
-        **json.loads(row["versions"] or "{}"),
+        **columns.held(row["versions"]),
     }
 
 

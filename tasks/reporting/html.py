@@ -10,6 +10,7 @@ from importlib.resources import files
 import polars as pl
 import vl_convert
 
+from tasks.core.columns import held
 from tasks.core.results import Verdict
 from tasks.core.slo import Slo
 from tasks.reporting.answer import Choice, best, frontier, lead_text
@@ -159,7 +160,7 @@ def _measured(cells: pl.DataFrame, measurements: pl.DataFrame, drawings: tuple[D
         if drawn:
             panels.append(_panel(title, _note(note), pick, _drawn(drawn)))
     panels += [_panel(drawing.title, _drawn([drawing])) for drawing in left.values()]
-    return [panels[0], _limits(cells, measurements), *panels[1:]]
+    return [*panels[:1], _limits(cells, measurements), *panels[1:]]
 
 
 _PANELS = (
@@ -224,7 +225,7 @@ def _table(name: str, title: str, note: str) -> str:
 
 def _version(cells: pl.DataFrame) -> str:
     texts = cells["versions"].drop_nulls()
-    return str(json.loads(texts[0]).get("servegrid", "")) if texts.len() else ""
+    return str(held(texts[0]).get("servegrid", "")) if texts.len() else ""
 
 
 def _asset(name: str) -> str:

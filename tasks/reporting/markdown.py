@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 
 import polars as pl
 
+from tasks.core.columns import held
 from tasks.core.results import FAILING
 from tasks.core.slo import Slo
 from tasks.reporting.answer import choices, lead_text, other_checks
@@ -70,11 +70,10 @@ def _where(cells: pl.DataFrame) -> str:
     if cells.is_empty():
         return "No cell has finished yet."
     row = cells.row(0, named=True)
-    host = json.loads(row["environment"])
-    return (
-        f"On {row['gpu']} (profile `{row['profile']}`), {host['cores']} cores, {host['memory_gb']} GB, "
-        f"{host['system']}, Python {host['python']}."
-    )
+    host = held(row["environment"])
+    told = {"cores": "{} cores", "memory_gb": "{} GB", "system": "{}", "python": "Python {}"}
+    known = [words.format(host[name]) for name, words in told.items() if name in host]
+    return ", ".join([f"On {row['gpu']} (profile `{row['profile']}`)", *known]) + "."
 
 
 def _answer(cells: pl.DataFrame, measurements: pl.DataFrame, slo: Slo | None) -> str:
@@ -116,7 +115,7 @@ def _cells(cells: pl.DataFrame) -> str:
 
 def _metrics(text: str | None) -> str:
     """Every metric of the served model."""
-    return ", ".join(f"{name} {value:.4f}" for name, value in json.loads(text or "{}").items())
+    return ", ".join(f"{name} {value:.4f}" for name, value in held(text).items())
 
 
 def _errors(errors: pl.DataFrame) -> str:
@@ -147,7 +146,7 @@ def _points(rows: pl.DataFrame) -> str:
         (
             row["cell"],
             str(row["batch"]),
-            str(row["concurrency"] or f"{row['request_rate']:g}/s"),
+            str(row["concurrency"] or ("" if row["request_rate"] is None else f"{row['request_rate']:g}/s")),
             *(_number(row[column], 2) for column in columns.values()),
             _trust(row["stable"], row["failed_checks"]),
         )
@@ -178,7 +177,7 @@ def _time(cells: pl.DataFrame) -> str:
             _number(row["wall_s"], 1),
             _number(row["server_s"], 1),
             _number(row["orchestration_s"], 2),
-            ", ".join(f"{name} {seconds:.1f}" for name, seconds in json.loads(row["stage_s"]).items()),
+            ", ".join(f"{name} {seconds:.1f}" for name, seconds in held(row["stage_s"]).items()),
         )
         for row in ran.iter_rows(named=True)
     ]
@@ -189,7 +188,7 @@ def _time(cells: pl.DataFrame) -> str:
 def _versions(cells: pl.DataFrame) -> str:
     found: dict[str, str] = {}
     for text in cells["versions"]:
-        found |= json.loads(text)
+        found |= held(text)
     return ", ".join(f"{name} {version}" for name, version in sorted(found.items())) or "none"
 
 
@@ -197,10 +196,10 @@ def _number(value: float | None, digits: int) -> str:
     return "" if value is None else f"{value:.{digits}f}"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _table(head: Sequence[str], rows: Iterable[Sequence[str | None]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(map(_cell, line)) + " |" for line in lines)
 
 
-def _cell(text: str) -> str:
-    return " ".join(text.split("\n", 1)[0].replace("|", "\\|").split())
+def _cell(text: str | None) -> str:
+    return " ".join((text or "").split("\n", 1)[0].replace("|", "\\|").split())

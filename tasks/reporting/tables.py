@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import polars as pl
 
+from tasks.core.columns import held
 from tasks.core.values import Value
 from tasks.reporting.answer import OF_CELL
 from tasks.reporting.beside import beside
@@ -136,7 +136,7 @@ def _flat(row: dict[str, Any]) -> Iterable[tuple[str, str]]:
     """Columns that hold JSON become one parameter for each of their fields."""
     for name, value in row.items():
         if name in _JSON:
-            for key, inner in json.loads(value or "{}").items():
+            for key, inner in held(value).items():
                 yield f"{name}: {key}", _words(inner)
         else:
             yield name, _words(value)

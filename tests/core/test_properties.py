@@ -6,17 +6,25 @@ import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tasks.core.columns import MEASURED, OBJECTS
 from tasks.core.matrix import Selection, expand
 from tasks.core.profile import GpuProfile, ProfileRule
 from tasks.core.releases import load_releases
-from tasks.core.results import CELLS, MEASUREMENTS, read
+from tasks.core.results import CELLS, MEASUREMENTS, published_columns, read
+from tasks.core.slo import parse
 from tasks.core.spec import ModelSpec
 from tasks.core.store import BuildRequest
 from tasks.core.values import ArtifactRef
+from tasks.reporting.charts import of_campaign
+from tasks.reporting.history import moves, past
+from tasks.reporting.html import page
+from tasks.reporting.markdown import document
+from tasks.reporting.tables import tables
 
 SCALARS: Any = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
 DOCUMENTS: Any = st.recursive(
@@ -152,6 +160,47 @@ def test_a_campaign_with_any_lines_in_it_is_read(lines: list[str], campaign: Pat
     cells, measurements = read(campaign)
     assert cells["cell"].to_list()[0] == "sound"
     assert cells.height + measurements.height <= text.count("\n") + 1
+
+
+HEAD = {
+    **{"campaign": "c", "cell": "a", "profile": "cpu", "gpu": "card", "model": "toy", "variant": "tiny"},
+    **{"format": "onnx", "precision": "fp32", "accelerator": "none", "random_weights": False},
+    **dict.fromkeys(OBJECTS[:3], "{}"),
+}
+CELL = HEAD | {"kind": "cell", "verdict": "passed", "wall_s": 1.0} | dict.fromkeys(OBJECTS, '{"a": 1}')
+POINT = (
+    HEAD
+    | {"kind": "measurement", "scenario": "online", "batch": 1, "concurrency": 1, "instances": 1}
+    | {"stable": True, "windows_throughput": [1.0], "windows_avg_ms": [1.0], "failed_checks": []}
+    | dict.fromkeys(MEASURED, 1.0)
+)
+TEXTS = [name for name, kind in (CELLS | MEASUREMENTS).items() if kind == pl.String]
+
+
+def damaged(row: dict[str, Any], schema: dict[str, pl.DataType]) -> Any:
+    """Rows like this one, of which columns are gone and columns of text hold anything."""
+    texts = [name for name in TEXTS if name in schema]
+    lost = st.sets(st.sampled_from([name for name in row if name != "kind"]), max_size=4)
+    wrong = st.dictionaries(
+        st.sampled_from(texts), st.text(max_size=8) | DOCUMENTS.map(json.dumps), max_size=4
+    )
+    return st.builds(lambda gone, new: {k: v for k, v in row.items() if k not in gone} | new, lost, wrong)
+
+
+@given(rows=st.lists(damaged(CELL, CELLS) | damaged(POINT, MEASUREMENTS), min_size=1, max_size=4))
+@anything
+def test_a_campaign_of_damaged_rows_is_reported(rows: list[dict[str, Any]], campaign: Path) -> None:
+    """In every form, and in the history of the campaigns."""
+    path = campaign / "damaged" / "rows.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in [CELL, POINT, *rows]))
+    frames = read(path.parent)
+    shown = tables(*frames, past=past(path.parent, frames))
+    assert "## Cells" in document("c", *frames, parse("p99=1ms"), moves=moves(campaign))
+    assert of_campaign(shown)
+    assert "What to ship" in page("c", *frames, shown, (), parse("p99=1ms"))  # no chart: no library to load
+    for scenario in ("offline", "online"):
+        published_columns(frames[1], scenario)
 
 
 @given(data=st.binary(max_size=100))

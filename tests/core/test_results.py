@@ -79,6 +79,17 @@ def test_row_written_after_a_crash_that_cut_a_line_off_is_kept(tmp_path: Path) -
     assert read(tmp_path)[0]["cell"].to_list() == ["a", "b"]
 
 
+@pytest.mark.parametrize("text", ["", "{", "[]", "1", '{"f1": "x"}', {"f1": 1.0}])
+def test_what_is_no_object_in_a_column_of_objects_is_null_and_told(
+    tmp_path: Path, text: object, caplog: pytest.LogCaptureFixture
+) -> None:
+    Writer(tmp_path).append("cell", {"cell": "a", "metrics": text, "versions": '{"torch": "2.13"}'})
+    assert read(tmp_path)[0].select("cell", "metrics", "versions").rows() == [
+        ("a", None, '{"torch": "2.13"}')
+    ]
+    assert "row of 'a': metrics holds no such object" in caplog.text
+
+
 def run(verdict: str, flow_run: str, throughput: float) -> list[tuple[results.Kind, Row]]:
     """The rows of one run of the cell `a`, in the order in which they are written."""
     who = {"cell": "a", "profile": "card", "flow_run": flow_run}
