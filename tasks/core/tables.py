@@ -32,14 +32,18 @@ def read_parquet(path: Path, schema: dict[str, pl.DataType]) -> pl.DataFrame:
 
 def last_wall_s(results: Path) -> dict[tuple[str, str, bool], float]:
     """(cell, profile, random weights) -> how long its last run took, in s, over all campaigns; a run that was
-    cut short does not count."""
-    found: dict[tuple[str, str, bool], float] = {}
-    for path in sorted(results.glob("*/cells.parquet"), key=lambda path: path.stat().st_mtime):
+    cut short does not count.
+
+    The last is the one that began last; runs that did not write that down count before all others, by the
+    names of their campaigns, which sort by time. (A file's own time is that of the last report.)
+    """
+    runs = []
+    for path in results.glob("*/cells.parquet"):
         try:
             cells = read_parquet(path, CELLS).filter(pl.col("verdict").is_in(WHOLE))
         except UserError as error:  # a plan does without its times
             log.warning("%s", error)
             continue
-        for row in cells.iter_rows(named=True):
-            found[row["cell"], row["profile"], row["random_weights"]] = row["wall_s"]
-    return found
+        runs += [((row["started_at"] or "", path.parent.name), row) for row in cells.iter_rows(named=True)]
+    ordered = sorted(runs, key=lambda run: run[0])
+    return {(row["cell"], row["profile"], row["random_weights"]): row["wall_s"] for _, row in ordered}
