@@ -39,7 +39,9 @@ def past_of(folder: Path) -> Past:
 
 
 def campaign(results: Path, name: str, verdict: str = "passed", **changes: object) -> None:
-    head = {key: value for key, value in changes.items() if key in (*HEAD, "started_at")}
+    """A campaign of one cell and one point."""
+    of_cell = {key: changes.pop(key) for key in ("metric", "served_metric") if key in changes}
+    head = {key: value for key, value in changes.items() if key in (*HEAD, "started_at")} | of_cell
     writer = Writer(results / name)
     writer.append("cell", HEAD | head | {"campaign": name, "verdict": verdict})
     writer.append("measurement", POINT | changes | {"campaign": name})
@@ -71,6 +73,35 @@ def test_change_within_the_spread_of_the_windows_is_noise(tmp_path: Path) -> Non
     assert moves(tmp_path) == []
     campaign(tmp_path, "20260103", throughput=150.0)
     assert [move.after for move in moves(tmp_path)] == ["150.0"]
+
+
+@pytest.mark.parametrize(
+    ("column", "title", "within", "beyond"),
+    [("avg_ms", "avg ms", 10.45, 10.6), ("p99_ms", "p99 ms", 14.9, 15.1), ("p99_ms", "p99 ms", 5.1, 4.9)],
+)
+def test_latency_beyond_its_floor_and_its_windows_is_a_move(
+    tmp_path: Path, column: str, title: str, within: float, beyond: float
+) -> None:
+    for case, after in (("within", within), ("beyond", beyond), ("windows", beyond)):
+        campaign(tmp_path / case, "20260101", **{column: 10.0})
+        windows = [6.0, 10.0, 16.0] if case == "windows" else None
+        campaign(tmp_path / case, "20260102", **{column: after}, windows_avg_ms=windows)
+    assert moves(tmp_path / "within") == moves(tmp_path / "windows") == []
+    (move,) = moves(tmp_path / "beyond")
+    assert (move.what, move.before) == (f"online, batch 1 x 16, {title}", "10.00")
+    assert move.change == pytest.approx(beyond / 10 - 1)
+    assert move.noise == (0.05 if column == "avg_ms" else 0.5)
+
+
+def test_served_metric_beyond_its_step_is_a_move(tmp_path: Path) -> None:
+    for number, metric in enumerate((0.9, 0.9005, None, 0.8995, 0.898, 0.0, 0.9), start=1):
+        campaign(tmp_path, f"2026010{number}", served_metric=metric, metric="f1")
+    found = [(move.what, move.before, move.after, move.by) for move in moves(tmp_path)]
+    assert found == [
+        ("f1, served", "0.9005", "0.8995", "-0.1% (noise 0.1%)"),
+        ("f1, served", "0.8995", "0.8980", "-0.2% (noise 0.1%)"),
+        ("f1, served", "0.8980", "0.0000", "-100.0% (noise 0.1%)"),
+    ]
 
 
 @pytest.mark.parametrize(
