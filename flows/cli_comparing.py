@@ -109,10 +109,11 @@ def tune(
         console.print(f"nothing holds {wanted}")
         raise typer.Exit(1)
     best = found.best
+    fails = f" (fails {', '.join(best.failed_checks)})" if best.failed_checks else ""
     console.print(
         f"most within {wanted}: {best.setting}; concurrency {best.concurrency}: {best.throughput:.1f} "
-        f"inferences/s, {wanted.statistic} {best.latency_ms:.2f} ms. Write it into `serving` of model.yaml "
-        f"and sweep: its answers are not proven yet.",
+        f"inferences/s, {wanted.statistic} {best.latency_ms:.2f} ms{fails}. Write it into `serving` of "
+        f"model.yaml and sweep: its answers are not proven yet.",
         soft_wrap=True,
         highlight=False,
     )

@@ -14,6 +14,7 @@ from flows.planning import preflight
 from flows.qualify import build_cell, workplace
 from flows.server_choosing import own_server
 from tasks.configure import configure
+from tasks.core import card
 from tasks.core.environment import device_lock, pin_card
 from tasks.core.errors import UserError
 from tasks.core.site import default_site
@@ -23,6 +24,7 @@ from tasks.deploy import deploy
 from tasks.loadgen import GENERATORS
 from tasks.loadgen.base import Target
 from tasks.loadgen.points import holds, point_of
+from tasks.loadgen.trust import examine
 from tasks.loadgen.warm_up import warm_up
 from tasks.servers import server
 from tasks.tuning import Axes, Setting, Trial, grid, search, winner
@@ -82,19 +84,22 @@ def tune_cell(name: str, slo: Slo, axes: Axes, options: SweepOptions, campaign: 
             with device_lock(at.profile, exclusive=True):
                 if fresh and plan.warm_up:
                     warm_up(plan, target, at.timeout_s)
-                found = GENERATORS[plan.generator].measure(point, target, site)
-            latency = float(getattr(found, slo.column))
-            held = found.stable and holds(slo, found)
-            line = "%s, concurrency %d: %.1f inferences/s, %s %.2f ms%s"
-            said = "" if held else "  (unstable)" if not found.stable else "  (over the bound)"
-            log.info(line, setting, concurrency, found.throughput, slo.statistic, latency, said)
+                with card.watching() as looks:
+                    found = GENERATORS[plan.generator].measure(point, target, site)
+            failed = examine(point, found, card.facts(looks, target.endpoint.server_pid)).failed_checks
+            latency, within = float(getattr(found, slo.column)), holds(slo, found)
+            line = "%s, concurrency %d: %.1f inferences/s, %s %.2f ms%s%s"
+            said = "" if within else "  (over the bound)"
+            fails = f"  (fails {', '.join(failed)})" if failed else ""
+            log.info(line, setting, concurrency, found.throughput, slo.statistic, latency, said, fails)
             return Trial(
                 setting=setting,
                 concurrency=concurrency,
                 throughput=found.throughput,
                 latency_ms=latency,
                 stable=found.stable,
-                holds=held,
+                holds=within and found.stable,
+                failed_checks=failed,
             )
 
         most = axes.max_concurrency or 2 * cell.dynamic.max_batch_size * max(axes.instances)
@@ -104,13 +109,14 @@ def tune_cell(name: str, slo: Slo, axes: Axes, options: SweepOptions, campaign: 
 
 
 def _keep(trace: list[Trial], folder: Path) -> None:
-    """A row a trial; preferred sizes as text, which both forms can hold."""
+    """A row a trial; preferred sizes and failed checks as text, which both forms can hold."""
     rows = [
         {
             **t.setting.model_dump(),
+            **t.model_dump(exclude={"setting"}),
             "preferred_batch_sizes": " ".join(map(str, t.setting.preferred_batch_sizes)),
+            "failed_checks": " ".join(t.failed_checks),
         }
-        | t.model_dump(exclude={"setting"})
         for t in trace
     ]
     table = pl.DataFrame(rows, infer_schema_length=None)

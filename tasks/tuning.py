@@ -42,7 +42,8 @@ class Axes(Value):
 
 
 class Trial(Value):
-    """One measured point, or a setting that was left out and why (`pruned`)."""
+    """One measured point, with the checks of its trust card that it fails; or a setting that was left out and
+    why (`pruned`)."""
 
     setting: Setting
     concurrency: int | None = None
@@ -50,6 +51,7 @@ class Trial(Value):
     latency_ms: float | None = None
     stable: bool | None = None
     holds: bool = False
+    failed_checks: tuple[str, ...] = ()
     pruned: str = ""
 
 

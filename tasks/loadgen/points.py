@@ -23,7 +23,8 @@ class Chosen(Value):
 
 class Mark(Value):
     """What a point is in its plan: the knee; whether it holds the objective (null: there is none); whether it
-    is the highest concurrency, or the highest rate, that does."""
+    is the highest concurrency at which a stable point does, or the highest rate that does: near a server's
+    capacity the latency under Poisson arrivals varies from window to window by nature."""
 
     knee: bool = False
     slo_holds: bool | None = None
@@ -89,7 +90,8 @@ def marks(points: Mapping[Point, Measurement], slo: str | None) -> dict[Point, M
         best = knee(measured({c: points[p] for c, p in curve.items()})) if len(curve) > 1 else None
         for group in (curve, rates):
             held = {load: bool(slo) and holds(parse(str(slo)), points[p]) for load, p in group.items()}
-            highest = highest_held(held)
+            counts = (load for load, p in group.items() if p.request_rate or points[p].stable)
+            highest = highest_held({load: held[load] for load in counts})
             for load, point in group.items():
                 found[point] = Mark(
                     knee=point.concurrency is not None and load == best,

@@ -96,6 +96,18 @@ def test_highest_rate_within_the_objective_is_found_and_marked(limit_ms: float) 
     assert concurrency == [2 if limit_ms < 40 else 8]
 
 
+def test_a_concurrency_that_is_not_stable_is_not_the_highest_that_holds() -> None:
+    def restless(point: Point) -> Measurement:
+        found, shaken = server(point), Window(throughput=1.0, avg_ms=1.0)
+        steady = point.concurrency in (2, None)
+        return found if steady else found.model_copy(update={"windows": (shaken, *found.windows[1:])})
+
+    found = explore(plan(slo="p99=500ms"), restless)
+    of_plan = marks(found, "p99=500ms")
+    assert all(of_plan[p].slo_holds for p in found if p.concurrency)
+    assert [p.concurrency for p, mark in of_plan.items() if mark.slo_best and p.concurrency] == [2]
+
+
 def test_where_no_rate_holds_none_is_marked_and_the_search_ends() -> None:
     found = explore(plan(slo="p99=5ms"))
     assert not any(mark.slo_best or mark.slo_holds for mark in marks(found, "p99=5ms").values())
