@@ -16,6 +16,7 @@ from typing import Any
 
 from flows.options import SweepOptions
 from tasks.baseline import Baseline
+from tasks.core.asked import ground
 from tasks.core.clock import collecting, now
 from tasks.core.environment import Host
 from tasks.core.errors import InfeasibleError, StepError, UnsupportedError, refusal
@@ -28,7 +29,6 @@ from tasks.core.results import (
     Writer,
     cell_columns,
     common,
-    ground,
     plan_columns,
     roofline_columns,
     serving_columns,

@@ -14,8 +14,8 @@ from tritonclient.utils import InferenceServerException
 from tasks.arrays import Arrays, concatenate
 from tasks.core.errors import StepError
 from tasks.core.values import Endpoint
-from tasks.loadgen.requests import ANSWER_S, Samples, server_config
-from tasks.servers.connection import connect
+from tasks.loadgen.requests import Samples, server_config
+from tasks.servers.connection import ANSWER_S, connect
 
 CLIENTS = 8
 INVARIANCE_SAMPLES = 8
