@@ -113,7 +113,7 @@ def parameters(cells: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     rows = [dict(_flat(row)) for row in cells.select(*_PARAMETERS).iter_rows(named=True)]
     names = list(dict.fromkeys(name for row in rows for name in row))
     values = {name: {row.get(name, "") for row in rows} for name in names}
-    same = [(name, rows[0][name]) for name in names if len(values[name]) == 1 and name != "cell"]
+    same = [(name, *values[name]) for name in names if len(values[name]) == 1 and name != "cell"]
     varying = [name for name in names if len(values[name]) > 1 and name != "cell"]
     frame = pl.DataFrame(
         [{name: row.get(name, "") for name in ("cell", *varying)} for row in rows],
