@@ -44,9 +44,12 @@ CONFIG: dict[str, Any] = {
         "domainColor": "#9aa3b2",
         "tickColor": "#9aa3b2",
         "labelColor": TEXT,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
     },
     "axisX": {"titleFontWeight": 500},
     "axisY": {"titleFontWeight": 500},
+    "text": {"fontSize": 12},
     "legend": {"labelColor": TEXT, "labelFontSize": 12, "labelLimit": 260, "symbolStrokeWidth": 0},
 }
 
