@@ -115,6 +115,27 @@ def test_row_of_another_card_says_what_differs() -> None:
     )
 
 
+def test_settings_that_both_sides_state_are_named_where_they_differ() -> None:
+    told: Row = {"max_batch_size": 16, "max_queue_delay_us": 500, "preferred_batch_sizes": [4, 8]}
+    (bert,) = beside(
+        points(told | {"parameters": '{"max_seq_length": 128}', "cuda_graph": True}), TABLES
+    ).rows(named=True)
+    assert bert["differs"] == "sequence length 128, theirs 384"  # neither delay nor graph is stated there
+    engine: Row = {"format": "trt", "cuda_graph": True, "max_batch_size": 8}
+    (bert,) = beside(points(engine), TABLES).rows(named=True)
+    assert bert["differs"] == "max batch size 8, theirs 16; CUDA graph Enabled, theirs Disabled"
+    images: Row = {"model": "resnet50", "format": "tf-trt", "gpu": "NVIDIA T4", "triton_release": "20.12"}
+    images |= {"parameters": "{}", "instances": 2, "max_queue_delay_us": 1, "max_batch_size": 128}
+    for sizes, differs in (([64, 128], ""), ([], ""), ([128], "preferred batch sizes 128, theirs 64 128")):
+        found = beside(points(images | {"preferred_batch_sizes": sizes}), TABLES)
+        assert found["differs"].to_list() == [differs]
+    (other,) = beside(points(images | told), TABLES).rows(named=True)
+    assert other["differs"] == (
+        "max batch size 16, theirs 128; preferred batch sizes 4 8, theirs 64 128; "
+        "max queue delay (us) 500, theirs 1"
+    )
+
+
 @pytest.mark.parametrize(
     "change", [{"variant": "tiny"}, {"batch": 7}, {"precision": "fp32"}, {"accelerator": "amp"}]
 )

@@ -9,7 +9,7 @@ import polars as pl
 
 from tasks.reporting.answer import OF_CELL
 from tasks.reporting.published_document import Section
-from tasks.reporting.published_table import form, plain, section
+from tasks.reporting.published_table import LENGTH, form, plain, section
 
 WORDS = {
     "ts-trace": ("PyTorch", "TorchScript Trace", "Trace"),
@@ -66,13 +66,9 @@ def in_published_form(
 ) -> tuple[Section, ...]:
     """A model's points of a campaign as sections with every parameter and column of its published ones."""
     metric = cells.select(*OF_CELL, "served_metric")
-    length = pl.coalesce(
-        pl.col("parameters").str.json_path_match(f"$.{name}")
-        for name in ("max_seq_length", "sequence_length")
-    )
     ours = measurements.join(metric, on=OF_CELL, how="left", nulls_equal=True, maintain_order="left")
     found = []
-    for (_, _, scenario), points in ours.with_columns(length=length).group_by(
+    for (_, _, scenario), points in ours.with_columns(LENGTH).group_by(
         *OF_CELL, "scenario", maintain_order=True
     ):
         theirs = table.filter(pl.col("scenario") == scenario)

@@ -15,6 +15,10 @@ from tasks.reporting.published_document import Section
 
 PARAMETER, COLUMN, EXAMPLE = "parameter: ", "column: ", "example: "
 """Prefixes of columns; an `example` is of the document's one configuration of its scripts."""
+LENGTH = pl.coalesce(
+    pl.col("parameters").str.json_path_match(f"$.{name}") for name in ("max_seq_length", "sequence_length")
+).alias("length")
+"""Of our rows what the published tables call the sequence length, as text."""
 
 
 class Form(Value):
