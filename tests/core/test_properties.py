@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tasks.core.columns import MEASURED, OBJECTS
@@ -187,6 +187,7 @@ def damaged(row: dict[str, Any], schema: dict[str, pl.DataType]) -> Any:
     return st.builds(lambda gone, new: {k: v for k, v in row.items() if k not in gone} | new, lost, wrong)
 
 
+@example(rows=[CELL | {"cell": "b", "parameters": '{"": []}'}])
 @given(rows=st.lists(damaged(CELL, CELLS) | damaged(POINT, MEASUREMENTS), min_size=1, max_size=4))
 @anything
 def test_a_campaign_of_damaged_rows_is_reported(rows: list[dict[str, Any]], campaign: Path) -> None:

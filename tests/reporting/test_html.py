@@ -185,7 +185,7 @@ def test_energy_is_shown_where_the_card_told_its_power_and_is_never_zero(cells: 
 
 
 def test_parameters_that_all_cells_share_are_listed_once(cells: Rows, empty: Frames) -> None:
-    rows = cells({"cell": "a", "opset": 13}, {"cell": "b", "opset": 17})
+    rows = cells({"cell": "a", "opset": 13}, {"cell": "b", "opset": 17, "parameters": '{"sizes": []}'})
     found = payload(page("c", rows, empty[1]))["tables"]
     assert column(found["parameters"], "opset") == ["13", "17"]
     shared = dict(zip(column(found["same"], "parameter"), column(found["same"], "value"), strict=True))
