@@ -150,6 +150,12 @@ class Child:
         return json.loads(self.output(process).splitlines()[-1])
 
 
+@pytest.fixture(scope="session")
+def child_in() -> Callable[[Path], Child]:
+    """`child_in(folder)`: the same for a folder, where a module tests several plug-ins."""
+    return Child
+
+
 @pytest.fixture(scope="module")
 def child(request: pytest.FixtureRequest) -> Child:
     """`child(script, *arguments)`: a script that may import from the folder PLUG_IN of the test's module."""
