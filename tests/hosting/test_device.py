@@ -36,3 +36,9 @@ def test_onnx_and_torch_refuse_to_fall_back(
     ).splitlines()
     assert onnx.startswith("ONNX Runtime uses CPUExecutionProvider, not CUDAExecutionProvider")
     assert torch == "PyTorch sees no GPU: is a torch build with CUDA installed?"
+
+
+def test_tensorflow_refuses_to_fall_back(run_python: Any, tmp_path: Path, without_gpu: None) -> None:
+    """Before it looks for a model: the folder is empty."""
+    (said,) = run_python(LOAD, TASKS, tmp_path, "hosting.savedmodel_session").splitlines()
+    assert said == "TensorFlow sees no GPU: is a tensorflow build with CUDA installed?"
