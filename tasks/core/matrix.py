@@ -205,6 +205,8 @@ def expand(
 
 def why_not(spec: ModelSpec, format_: Format, precision: Precision, profile: GpuProfile) -> str | None:
     """The rule that keeps this format and precision from running on this device, if one does."""
+    if known := FORMATS[format_].UNBUILT.get(precision):
+        return f"{format_} is not built in {precision}: {known}"
     if precision not in spec.formats[format_].precisions:
         return f"models/{spec.name}/model.yaml lists no {precision} for {format_}"
     if precision not in profile.precisions:

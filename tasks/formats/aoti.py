@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 EXPORT: ExportFormat = "torch-export"
 PRECISIONS: tuple[Precision, ...] = ("fp32",)
+UNBUILT: Mapping[Precision, str] = {
+    "fp16": "compiled for a GPU its package crashes as it is loaded (seen with torch 2.11 and CUDA 13.0)"
+}
 TORCH_JIT: Literal["none", "trace", "script"] = "none"
 ENGINES = False
 CONVERT_STEP = "compile_package"

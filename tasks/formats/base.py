@@ -28,6 +28,8 @@ class FormatModule(Protocol):
     """The export that it is made of."""
     PRECISIONS: tuple[Precision, ...]
     """The precisions in which it is built."""
+    UNBUILT: Mapping[Precision, str]
+    """Why not in another precision, where that is known."""
     TORCH_JIT: Literal["none", "trace", "script"]
     """How TorchScript was made of the network; `none` for what is no TorchScript."""
     ENGINES: bool

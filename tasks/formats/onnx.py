@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 EXPORT: ExportFormat = "onnx"
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8")
-"""ONNX Runtime's CPU provider lacks most operators in bf16."""
+UNBUILT: Mapping[Precision, str] = {"bf16": "ONNX Runtime's CPU provider lacks most operators in it"}
 TORCH_JIT: Literal["none", "trace", "script"] = "none"
 ENGINES = False
 CONVERT_STEP = "convert_onnx"

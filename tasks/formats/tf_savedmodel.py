@@ -18,6 +18,7 @@ from tasks.formats.base import (
 
 EXPORT: ExportFormat = "tf-savedmodel"
 PRECISIONS: tuple[Precision, ...] = ("fp32",)
+UNBUILT: Mapping[Precision, str] = {}
 TORCH_JIT: Literal["none", "trace", "script"] = "none"
 ENGINES = False
 CONVERT_STEP = "convert_savedmodel"

@@ -23,6 +23,7 @@ from tasks.formats.base import (
 
 EXPORT: ExportFormat = "tf-savedmodel"
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
+UNBUILT: Mapping[Precision, str] = {}
 TORCH_JIT: Literal["none", "trace", "script"] = "none"
 ENGINES = True
 CONVERT_STEP = "convert_tftrt"

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 EXPORT: ExportFormat = "onnx"
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8")
+UNBUILT: Mapping[Precision, str] = {}
 TORCH_JIT: Literal["none", "trace", "script"] = "none"
 ENGINES = True
 CONVERT_STEP = "convert_tensorrt"

@@ -18,6 +18,7 @@ from tasks.formats.ts_trace import (
     PLATFORM,
     SESSION,
     TOOLS,
+    UNBUILT,
     calibrated,
     source,
     why_not_built_for,
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ACCELERATORS", "CONVERT_STEP", "CUDA_GRAPHS", "ENGINES", "ENVIRONMENT", "EXPORT", "FILE", "LIBRARIES",
-    "NATIVE_BACKEND", "ON_DEVICE", "PLATFORM", "PRECISIONS", "SESSION", "TOOLS", "TORCH_JIT", "build_fields",
-    "calibrated", "source", "why_not_built_for", "why_not_in_release", "why_not_native",
+    "NATIVE_BACKEND", "ON_DEVICE", "PLATFORM", "PRECISIONS", "SESSION", "TOOLS", "TORCH_JIT", "UNBUILT",
+    "build_fields", "calibrated", "source", "why_not_built_for", "why_not_in_release", "why_not_native",
 ]  # fmt: skip
 
 EXPORT: ExportFormat = "ts-script"

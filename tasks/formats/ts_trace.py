@@ -18,6 +18,7 @@ from tasks.formats.base import (
 
 EXPORT: ExportFormat = "ts-trace"
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "bf16")
+UNBUILT: Mapping[Precision, str] = {}
 TORCH_JIT: Literal["none", "trace", "script"] = "trace"
 ENGINES = False
 CONVERT_STEP = "convert_torchscript"

@@ -144,6 +144,18 @@ def test_precision_that_the_model_lists_not_for_a_format_is_excluded(
     assert {e.cell.profile for e in found} == {"card"}
 
 
+def test_why_a_format_is_not_built_in_a_precision_is_told_where_it_is_known(
+    model_data: dict[str, Any], profile: GpuProfile
+) -> None:
+    model_data["formats"]["aoti"] = {"export": "torch-export", "precisions": ["fp32"]}
+    reasons = {e.cell.name: e.reason for e in plan(ModelSpec.model_validate(model_data), profile).excluded}
+    assert reasons["toy-tiny-aoti-fp16-from-torch-export"] == (
+        "aoti is not built in fp16: compiled for a GPU its package crashes as it is loaded (seen with torch "
+        "2.11 and CUDA 13.0)"
+    )
+    assert reasons["toy-tiny-onnx-fp16"] == "models/toy/model.yaml lists no fp16 for onnx"
+
+
 def test_accelerator_that_was_asked_for_is_excluded_where_the_model_lists_it_not(
     model_data: dict[str, Any], profile: GpuProfile
 ) -> None:
