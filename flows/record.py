@@ -120,7 +120,7 @@ class Recorder:
     versions: dict[str, str]
     options: SweepOptions
     """What the run was asked for, with whole paths."""
-    run: str | None = None
+    run: str
     """The id of the flow run."""
 
     def without_run(self, cell: Cell, outcome: Outcome) -> None:
@@ -218,8 +218,8 @@ def _measurement(
         **plan_columns(plan),
         **point.model_dump(exclude={"measurement", "trust", "mark"}),
         **point.mark.model_dump(),
-        **(point.trust.model_dump(exclude={"card"}) if point.trust else {}),
-        **(point.trust.card.model_dump() if point.trust and point.trust.card else {}),
+        **point.trust.model_dump(exclude={"card"}),
+        **(point.trust.card.model_dump() if point.trust.card else {}),
         **measurement.model_dump(exclude={"windows"}),
         "framework_avg_ms": baseline.get(point.batch) if plan.scenario == "offline" else None,
         "windows_throughput": [w.throughput for w in measurement.windows],

@@ -41,9 +41,9 @@ class MeasuredPoint(Value):
     request_rate: float | None = None
     distribution: str | None = None
     measurement: Measurement
-    started_at: str | None = None
-    ended_at: str | None = None
-    trust: TrustCard | None = None
+    started_at: str
+    ended_at: str
+    trust: TrustCard
     mark: Mark = Mark()
 
 

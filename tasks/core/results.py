@@ -88,7 +88,7 @@ CELLS: dict[str, pl.DataType] = {
 MEASUREMENTS: dict[str, pl.DataType] = {
     **COMMON,
     **SERVING,
-    **dict.fromkeys(("scenario", "shared_memory", "input_data"), pl.String()),
+    **dict.fromkeys(("scenario", "shared_memory"), pl.String()),
     "warm_up": pl.Boolean(),
     **dict.fromkeys(("batch", "concurrency", "minimum_request_count", "request_count"), pl.Int64()),
     **dict.fromkeys(MEASURED, pl.Float64()),
@@ -129,7 +129,7 @@ def serving_columns(serving: Serving) -> Row:
 
 def plan_columns(plan: LoadPlan) -> Row:
     """What a measurement's row says of the plan that its point belongs to."""
-    kept = plan.model_dump(mode="json", include={"scenario", "shared_memory", "input_data", "warm_up", "slo"})
+    kept = plan.model_dump(mode="json", include={"scenario", "shared_memory", "warm_up", "slo"})
     return kept | {"minimum_request_count": plan.request_count, "minimum_window_s": plan.window_s}
 
 

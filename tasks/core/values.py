@@ -123,7 +123,6 @@ class LoadPlan(Value):
     concurrency: tuple[PositiveInt, ...] = Field(min_length=1)
     shared_memory: SharedMemory = "system"
     protocol: Protocol = "grpc"
-    input_data: Literal["samples"] = "samples"
     request_count: PositiveInt = 50
     window_s: PositiveFloat = 1.0
     warm_up: bool = True

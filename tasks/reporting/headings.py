@@ -122,7 +122,7 @@ ELSEWHERE = frozenset(
         *("triton_release", "random_weights", "static", "dynamic", "offline", "online", "server", "backend"),
         *("server_version", "batching", "max_batch_size", "preferred_batch_sizes", "max_queue_delay_us"),
         *("instances", "device_kind", "protocol", "cuda_graph", "warm_up_batch_sizes", "load_timeout_s"),
-        *("shared_memory", "input_data", "warm_up", "minimum_request_count", "minimum_window_s"),
+        *("shared_memory", "warm_up", "minimum_request_count", "minimum_window_s"),
         *("generator_version", "flops_per_inference", "load_clients", "load_batches"),
         *("flow_run", "worker_pid", "started_at", "ended_at"),
         *(name for name in (*PLACE, *TRUST) if name not in ("request_rate", "slo_holds", "failed_checks")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import subprocess
 import sys
@@ -212,6 +213,13 @@ def test_rows_of_a_cell_fit_the_columns_and_keep_what_they_say(tmp_path: Path) -
     assert row["minimum_window_s"] == 1.0
     assert Serving.model_validate_json(cells["dynamic"][0]) == serving
     assert LoadPlan.model_validate_json(cells["online"][0]) == plan
+
+
+def test_row_of_an_older_campaign_with_a_column_that_is_no_more_is_read(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"kind": "measurement", "input_data": "samples"} | POINT))
+    (row,) = read(tmp_path)[1].rows(named=True)
+    assert "input_data" not in row
+    assert row["throughput"] == POINT["throughput"]
 
 
 def test_published_columns_are_those_of_the_published_tables(tmp_path: Path) -> None:

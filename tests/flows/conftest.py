@@ -34,4 +34,4 @@ def cell() -> Cell:
 
 @pytest.fixture
 def recorder(tmp_path: Path) -> Recorder:
-    return Recorder(Writer(tmp_path), "c1", host(), {"torch": "2.13"}, SweepOptions())
+    return Recorder(Writer(tmp_path), "c1", host(), {"torch": "2.13"}, SweepOptions(), run="r1")

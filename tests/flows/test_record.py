@@ -16,7 +16,8 @@ from tasks.core.results import read
 from tasks.core.values import ArtifactRef, Cell, Endpoint
 from tasks.correctness import Correctness, Scores
 from tasks.invariance import Invariance
-from tasks.loadgen.base import Measurement, Window
+from tasks.loadgen.base import Measurement, Point, Window
+from tasks.loadgen.trust import examine
 from tasks.matching import TensorMatch
 from tasks.performance import MeasuredPoint, PartlyMeasuredError
 
@@ -71,7 +72,15 @@ def point(batch: int, *throughputs: float) -> MeasuredPoint:
             "generator_version": "1",
         }
     )
-    return MeasuredPoint(batch=batch, concurrency=1, measurement=measurement)
+    asked = Point(batch=batch, concurrency=1, request_count=50, shared_memory="none", warm_up=True)
+    return MeasuredPoint(
+        batch=batch,
+        concurrency=1,
+        measurement=measurement,
+        started_at="2026-01-02T03:04:05.000+00:00",
+        ended_at="2026-01-02T03:04:15.000+00:00",
+        trust=examine(asked, measurement),
+    )
 
 
 STABLE = point(1, 100.0, 101.0, 102.0)
@@ -244,6 +253,9 @@ def test_row_of_a_point_says_what_was_served_loaded_and_found(
     assert (first["batch"], first["stable"], first["throughput"]) == (1, True, 102.0)
     assert (second["batch"], second["stable"]) == (8, False)
     assert second["windows_throughput"] == [100.0, 150.0, 100.0]
+    assert (first["started_at"], first["ended_at"]) == (STABLE.started_at, STABLE.ended_at)
+    assert ("stability" in first["failed_checks"], "stability" in second["failed_checks"]) == (False, True)
+    assert (first["flow_run"], first["power_w"]) == ("r1", None)
     assert (first["load_s"], first["first_request_ms"], first["server_version"]) == (1.5, 42.0, "2.51.0")
     # The framework was measured at batch 1, and stands only beside offline points.
     assert [row["framework_avg_ms"] for row in (online, first, second)] == [None, 9.5, None]
