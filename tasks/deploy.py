@@ -35,8 +35,8 @@ def deploy(
     at: Workplace,
     sizes: Sequence[int] = (),
 ) -> Endpoint:
-    """Load the model with the wanted serving and send it one sample, and then a batch of the largest of
-    `sizes`, if there are any.
+    """Load the model with the wanted serving and send it one sample (or the one batch that it takes), and
+    then a batch of the largest of `sizes`, if that is more.
 
     Raises:
         InfeasibleError: memory ended; with the largest of the sizes that fits.
@@ -56,7 +56,8 @@ def deploy(
                 least = data.fixed or 1
                 check_fit(ask, (least,))
                 first_request_ms = (time.perf_counter() - start) * 1e3
-                check_fit(ask, (least, *filter(None, sizes)))
+                if larger := [size for size in sizes if size > least]:
+                    check_fit(ask, (least, *larger))
             except InferenceServerException as error:
                 raise StepError(f"the first requests failed: {error}", log=running.log) from error
     return Endpoint(
