@@ -32,6 +32,7 @@ from tasks.loadgen.base import (
 from tasks.loadgen.client import VERSION, Order
 from tasks.loadgen.client_crew import Crew
 from tasks.loadgen.messages import Request
+from tasks.loadgen.own_load import idle_s, starves_the_server, too_late
 from tasks.loadgen.regions import DISTINCT_REQUESTS, placed_requests
 from tasks.loadgen.requests import Samples, output_sizes, server_config
 from tasks.servers.connection import connect
@@ -39,12 +40,6 @@ from tasks.servers.connection import connect
 RAMP_S = 0.2
 MAX_IN_FLIGHT = 512
 """At a request rate: later requests wait in the client, their latency counted all the same."""
-LATE_MS, LATE_SHARE = 0.5, 0.05
-"""A client that is on average later than this, and than this share of the latency, to see an answer shows
-itself beside the server: it bounds the measurement."""
-IDLE_SHARE, OWN_SHARE = 0.05, 0.03
-"""Where less than this share of a host's cores is idle, the server could have had what the client takes of
-them: more than this own share bounds the measurement, too."""
 RATE_OF_A_PROCESS = 1000
 """Requests/s that one process is trusted with at a request rate: a quarter of what it can on a slow core."""
 BETTER = 1.03
@@ -120,7 +115,7 @@ class Run:
             return processes
         processes = 1
         self._start(processes)
-        while 2 * processes <= len(self.crew) and bound(
+        while 2 * processes <= len(self.crew) and too_late(
             self._lag_ms(self.edges[0], self.edges[-1]), self.windows[-1].avg_ms
         ):
             before = self.windows[-1].throughput
@@ -159,7 +154,7 @@ class Run:
         stats = entry.inference_stats
         counts = {"count": stats.success.count} | {part: getattr(stats, part).ns for part in SERVER_PARTS}
         self.crew.advance(at)
-        return Edge(at, counts, self.crew.cpu_s, _idle_s())
+        return Edge(at, counts, self.crew.cpu_s, idle_s())
 
     def _judge(self, first: Edge, last: Edge) -> Window:
         latency, seconds = self._ended(first, last)[:, 1], last.at - first.at
@@ -187,22 +182,6 @@ class Run:
         return len(self.windows) >= STABLE_WINDOWS and not keeps_up(self.windows)
 
 
-def bound(lag_ms: float, latency_ms: float) -> bool:
-    """Whether the client is too late for what it measures."""
-    return lag_ms > max(LATE_MS, LATE_SHARE * latency_ms)
-
-
-def starves_the_server(idle_share: float, own_share: float) -> bool:
-    """Whether the client takes cores that the server would have, both as shares of the host's cores."""
-    return idle_share < IDLE_SHARE and own_share > OWN_SHARE
-
-
-def _idle_s() -> float:
-    """Seconds that the host's cores were idle, added up: the fourth figure of /proc/stat, see proc(5)."""
-    idle = Path("/proc/stat").read_text(encoding="ascii").split(maxsplit=5)[4]
-    return int(idle) / os.sysconf("SC_CLK_TCK")
-
-
 def summary(
     point: Point,
     records: np.ndarray[Any, Any],
@@ -220,8 +199,6 @@ def summary(
     network = average - float(send.mean()) - float(receive.mean()) - math.fsum(server.values())
     seconds = last.at - first.at
     cores, idle = (last.cpu_s - first.cpu_s) / seconds, (last.idle_s - first.idle_s) / seconds
-    host = os.cpu_count() or 1
-    starved = starves_the_server(idle / host, cores / host)
     p50, p90, p95, p99 = (float(p) for p in np.percentile(latency, (50, 90, 95, 99)))
     return Measurement(
         throughput=len(records) * point.batch / seconds,
@@ -241,7 +218,7 @@ def summary(
         generator_processes=processes,
         generator_cores=cores,
         generator_lag_ms=lag_ms,
-        generator_bound=bound(lag_ms, average) or starved,
+        generator_bound=too_late(lag_ms, average) or starves_the_server(idle, cores),
     )
 
 

@@ -32,6 +32,7 @@ from tasks.loadgen.base import (
     Window,
     timeout_s,
 )
+from tasks.loadgen.own_load import idle_s, starves_the_server
 from tasks.loadgen.requests import Samples, output_sizes, server_config
 
 VERSION = install.VERSION
@@ -72,6 +73,9 @@ def problem(site: Site) -> str | None:
 
 def measure(point: Point, target: Target, site: Site) -> Measurement:
     """Measure one point.
+
+    perf_analyzer tells nothing of how late it sees answers: whether it bounded what it measured is known only
+    where it took cores that the server would have had. Elsewhere `generator_bound` is null, never false.
 
     Raises:
         StepError: perf_analyzer failed, hung, or gave a partial result; or the server is gone.
@@ -155,11 +159,14 @@ def _once(
         args += ["--shared-memory", point.shared_memory]
         args += ["--output-shared-memory-size", str(max(warm.outputs.values()))]
     with _regions(point, warm):
-        start, cpu_s = time.perf_counter(), _children_cpu_s()
+        start, cpu_s, idle = time.perf_counter(), _children_cpu_s(), idle_s()
         proc.run(args, log_path=log_path, timeout_s=timeout_s(point, target))
-        cores = (_children_cpu_s() - cpu_s) / (time.perf_counter() - start)
+        seconds = time.perf_counter() - start
+        cores, idle_cores = (_children_cpu_s() - cpu_s) / seconds, (idle_s() - idle) / seconds
     found = parse(point, log_path.read_text(errors="replace"), table)
-    return found.model_copy(update={"generator_processes": 1, "generator_cores": cores})
+    bound = True if starves_the_server(idle_cores, cores) else None
+    own = {"generator_processes": 1, "generator_cores": cores, "generator_bound": bound}
+    return found.model_copy(update=own)
 
 
 def _children_cpu_s() -> float:

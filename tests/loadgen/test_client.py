@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import statistics
 import time
 
 import pytest
 
 from tasks.loadgen.base import Point, Window, counted, keeps_up, stable
-from tasks.loadgen.client_process import bound, in_flight, starves_the_server
+from tasks.loadgen.client_process import in_flight
 from tasks.loadgen.client_worker import pacing
+from tasks.loadgen.own_load import starves_the_server, too_late
 from tasks.loadgen.schedule import due_times
 
 
@@ -46,13 +48,14 @@ def test_a_busy_event_loop_is_seen_to_be_late() -> None:
 def test_generator_bound_is_where_lateness_shows_in_the_figures(
     lag_ms: float, latency_ms: float, expected: bool
 ) -> None:
-    assert bound(lag_ms, latency_ms) is expected
+    assert too_late(lag_ms, latency_ms) is expected
 
 
 def test_a_client_bounds_the_server_where_no_core_is_idle_and_it_takes_some() -> None:
-    assert starves_the_server(idle_share=0.01, own_share=0.2)
-    assert not starves_the_server(idle_share=0.01, own_share=0.02)
-    assert not starves_the_server(idle_share=0.3, own_share=0.2)
+    host = os.cpu_count() or 1
+    assert starves_the_server(idle_cores=0.01 * host, own_cores=0.2 * host)
+    assert not starves_the_server(idle_cores=0.01 * host, own_cores=0.02 * host)
+    assert not starves_the_server(idle_cores=0.3 * host, own_cores=0.2 * host)
 
 
 @pytest.mark.parametrize(("rate", "places"), [(0.5, 16), (16.5, 17), (200.0, 200), (9000.0, 512)])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import subprocess
+import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -105,7 +107,26 @@ def test_the_generator_tells_its_own_load(measured: Measurement) -> None:
         late = measured.generator_lag_ms > max(0.5, 0.05 * measured.avg_ms)
         assert measured.generator_bound or not late  # on a busy host also where it takes the server's cores
     else:
-        assert (measured.generator_lag_ms, measured.generator_bound) == (None, None)
+        assert measured.generator_lag_ms is None
+        assert measured.generator_bound in (True, None)  # True where the host has no core to spare
+
+
+def test_perf_analyzer_bounds_a_point_where_it_takes_cores_and_none_is_idle(
+    server: Any, identity: str, samples: Path, site: Site, tmp_path: Path
+) -> None:
+    if reason := GENERATORS["perf_analyzer"].problem(site):
+        pytest.skip(reason)
+    target = Target(endpoint=server.endpoint(identity), samples=samples, logs=tmp_path, name="it")
+    host = os.cpu_count() or 1
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(host)]
+    try:
+        found = GENERATORS["perf_analyzer"].measure(POINT, target, site)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert found.generator_cores is not None
+    assert found.generator_bound is (True if found.generator_cores > 0.03 * host else None)
 
 
 def test_a_server_that_is_gone_before_a_point_is_an_error(
