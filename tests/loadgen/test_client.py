@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tasks.loadgen.base import Point, Window, counted, keeps_up, stable
-from tasks.loadgen.client_process import in_flight
+from tasks.loadgen.client_process import Edge, Run, in_flight
 from tasks.loadgen.client_worker import pacing
 from tasks.loadgen.own_load import starves_the_server, too_late
 from tasks.loadgen.schedule import due_times
@@ -56,6 +56,54 @@ def test_a_client_bounds_the_server_where_no_core_is_idle_and_it_takes_some() ->
     assert starves_the_server(idle_cores=0.01 * host, own_cores=0.2 * host)
     assert not starves_the_server(idle_cores=0.01 * host, own_cores=0.02 * host)
     assert not starves_the_server(idle_cores=0.3 * host, own_cores=0.2 * host)
+
+
+class Formula(Run):
+    """A run whose processes are a formula: so much throughput from so many of them, and the fewest that are
+    not late."""
+
+    class Processes:
+        def __init__(self, most: int) -> None:
+            self.most = most
+
+        def __len__(self) -> int:
+            return self.most
+
+        def stop(self) -> None: ...
+
+    def __init__(self, most: int, enough: int, throughput: dict[int, float]) -> None:
+        self.point = Point(batch=1, concurrency=16, request_count=50, shared_memory="none", warm_up=False)
+        self.crew = Formula.Processes(most)  # type: ignore[assignment]
+        self.enough, self.throughput = enough, throughput
+        self.started: list[int] = []
+
+    def _start(self, processes: int) -> None:
+        self.started.append(processes)
+        self.windows = [Window(throughput=self.throughput[processes], avg_ms=2.0)]
+        self.edges = [Edge(0.0, {}, 0.0, 0.0), Edge(1.0, {}, 0.0, 0.0)]
+
+    def _lag_ms(self, first: Edge, last: Edge) -> float:
+        return 0.1 if self.started[-1] >= self.enough else 1.0
+
+
+@pytest.mark.parametrize(
+    ("most", "enough", "throughput", "started"),
+    [
+        (8, 1, {1: 100.0}, [1]),  # in time at once
+        (8, 4, {1: 100.0, 2: 150.0, 4: 180.0}, [1, 2, 4]),
+        (6, 9, {1: 100.0, 2: 150.0, 4: 180.0}, [1, 2, 4]),  # the next would be more than there are
+        (1, 9, {1: 100.0}, [1]),
+        (8, 9, {1: 100.0, 2: 102.0}, [1, 2, 1]),  # more of them bring nothing
+        (8, 9, {1: 100.0, 2: 150.0, 4: 120.0}, [1, 2, 4, 2]),
+    ],
+)
+def test_in_a_closed_loop_processes_double_while_they_are_late_and_bring_more(
+    most: int, enough: int, throughput: dict[int, float], started: list[int]
+) -> None:
+    run = Formula(most, enough, throughput)
+    assert run._enough_processes() == started[-1]
+    assert run.started == started
+    assert run.windows[-1].throughput == throughput[started[-1]]
 
 
 @pytest.mark.parametrize(("rate", "places"), [(0.5, 16), (16.5, 17), (200.0, 200), (9000.0, 512)])
