@@ -25,13 +25,14 @@ HIGHER_IS_BETTER = ("throughput",)
 
 class Figures(Value):
     """One column at one point, which is named in words: the repeats of either side. `in_pairs`: they were
-    taken in turns."""
+    taken in turns; `doubt`: why they may hide a change."""
 
     point: str
     metric: str
     a: tuple[float, ...]
     b: tuple[float, ...]
     in_pairs: bool = False
+    doubt: str = ""
 
 
 class Judged(Value):
@@ -45,11 +46,11 @@ class Judged(Value):
 
     @property
     def text(self) -> str:
-        """The change and its interval, in percent of A."""
+        """The change and its interval, in percent of A; and what is to be doubted of them."""
         if self.interval is None:
             return "too few repeats"
-        i = self.interval
-        return f"{i.change:+.1%} ({i.low:+.1%} to {i.high:+.1%})"
+        i, doubt = self.interval, self.figures.doubt
+        return f"{i.change:+.1%} ({i.low:+.1%} to {i.high:+.1%}){doubt and f'; {doubt}'}"
 
 
 class CellComparison(Value):
@@ -90,7 +91,7 @@ def judge(
     figures: Sequence[Figures], confidence: float = CONFIDENCE, relevant: float | None = None
 ) -> tuple[Judged, ...]:
     """Every figure of one cell. Changed is what lies wholly beyond `relevant` (a share), the same what lies
-    wholly within it."""
+    wholly within it and is not in doubt: what hides a change makes it smaller, not larger."""
     each = together(confidence, len(figures))
     limit = RELEVANT if relevant is None else relevant
     return tuple(_judge(entry, each, limit) for entry in figures)
@@ -110,7 +111,7 @@ def _judge(figures: Figures, confidence: float, relevant: float) -> Judged:
             change = "regressed"
         elif losses[1] < 1 / limit:
             change = "improved"
-        elif losses[0] >= 1 / limit and losses[1] <= limit:
+        elif losses[0] >= 1 / limit and losses[1] <= limit and not figures.doubt:
             change = "same"
     a, b = geometric_mean(figures.a), geometric_mean(figures.b)
     return Judged(figures=figures, a=a, b=b, interval=interval, change=change)

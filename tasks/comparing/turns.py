@@ -4,14 +4,18 @@ host meanwhile meets both."""
 from __future__ import annotations
 
 import shlex
+import statistics
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tasks.comparing.judging import Figures
 from tasks.core import proc
 from tasks.core.files import write_atomic
 from tasks.core.values import Endpoint, Value
+from tasks.loadgen.own_load import too_late
 
+METRICS = ("throughput", "p50_ms")
 TURN_S = 0.25
 PAIRS = 20
 
@@ -36,10 +40,12 @@ class Order(Value):
 
 
 class Turn(Value):
-    """What one turn showed: inferences/s, and the median latency of a request in ms."""
+    """What one turn showed: inferences/s, the median latency of a request in ms, and how late the client was
+    on average to see what had happened (null: it was not looked in so short a turn)."""
 
     throughput: float
     p50_ms: float
+    lag_ms: float | None
 
 
 class Turns(Value):
@@ -49,7 +55,11 @@ class Turns(Value):
     b: tuple[Turn, ...]
 
     def figures(self, scenario: str, order: Order) -> tuple[Figures, ...]:
-        """As the figures of one point."""
+        """As the figures of one point; in doubt where the client was too late beside either side."""
+        doubts = (
+            f"{side}: {doubt}" for side, doubt in (("A", _doubt(self.a)), ("B", _doubt(self.b))) if doubt
+        )
+        doubt = "; ".join(doubts)
         return tuple(
             Figures(
                 point=f"{scenario}, batch {order.batch} x {order.concurrency}",
@@ -57,9 +67,21 @@ class Turns(Value):
                 a=tuple(getattr(turn, metric) for turn in self.a),
                 b=tuple(getattr(turn, metric) for turn in self.b),
                 in_pairs=True,
+                doubt=doubt,
             )
-            for metric in Turn.model_fields
+            for metric in METRICS
         )
+
+
+def _doubt(turns: Sequence[Turn]) -> str:
+    """Why the turns of one side tell of the client rather than of the server, by the rule of a measured
+    point; "" where they do not."""
+    lags = [turn.lag_ms for turn in turns if turn.lag_ms is not None]
+    lag_ms = statistics.mean(lags) if lags else 0.0
+    latency_ms = statistics.median(turn.p50_ms for turn in turns)
+    if not too_late(lag_ms, latency_ms):
+        return ""
+    return f"the client was {lag_ms:.2f} ms late of {latency_ms:.2f} ms"
 
 
 def take(order: Order, logs: Path, name: str) -> Turns:

@@ -2,7 +2,8 @@
 
 The loop is closed: each of `concurrency` workers keeps one request in flight, over async gRPC.
 Requests are serialised before, so that the client adds as little as it can, and the same to both. The
-tensors are in the messages. The beginning of a turn, a fifth of it, does not count.
+tensors are in the messages. The beginning of a turn, a fifth of it, does not count. A thread probes all the
+while how late the event loop is, as in the client that measures points.
 """
 
 from __future__ import annotations
@@ -11,21 +12,25 @@ import asyncio
 import statistics
 import sys
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tasks.comparing.turns import Opponent, Order, Turn, Turns
 from tasks.loadgen.base import WARM_UP_REQUESTS
+from tasks.loadgen.client_worker import PROBES, pacing
 from tasks.loadgen.regions import inline_requests
 from tasks.loadgen.requests import Samples, server_config
+from tasks.loadgen.schedule import due_times
 from tasks.loadgen.transport import connect as connect_transport
 from tasks.servers.connection import connect
 
 SETTLE = 0.2
 LEAST_REQUESTS = 10
 
+Lag = tuple[float, float]
+"""When it was looked, and how late the event loop was then, in seconds."""
 Infer = Callable[[Any], Awaitable[Any]]
 
 
@@ -42,8 +47,8 @@ class Player:
     def __init__(self, infer: Infer, messages: list[Any]) -> None:
         self.infer, self.messages = infer, messages
 
-    async def turn(self, order: Order, seconds: float) -> Turn:
-        """Keep `concurrency` requests in flight for so long."""
+    async def turn(self, order: Order, seconds: float, lags: list[Lag]) -> Turn:
+        """Keep `concurrency` requests in flight for so long; `lags` grow meanwhile."""
         records: list[Record] = []
         start = time.perf_counter()
 
@@ -55,11 +60,14 @@ class Player:
                 turn += 1
 
         await asyncio.gather(*map(worker, range(order.concurrency)))
-        counted = [record for record in records if record.end >= start + SETTLE * seconds]
-        duration = max(record.end for record in counted) - start - SETTLE * seconds
+        settled = start + SETTLE * seconds
+        counted = [record for record in records if record.end >= settled]
+        duration = max(record.end for record in counted) - settled
+        seen = [lag for at, lag in lags if at >= settled]
         return Turn(
             throughput=len(counted) * order.batch / duration,
             p50_ms=statistics.median(record.latency for record in counted) * 1e3,
+            lag_ms=statistics.mean(seen) * 1e3 if seen else None,
         )
 
 
@@ -81,10 +89,24 @@ async def _play(order: Order) -> Turns:
             slowest = max(slowest, last)
         seconds = max(order.turn_s, LEAST_REQUESTS * slowest)
         found: list[list[Turn]] = [[], []]
-        for pair in range(order.pairs):
-            for side in (0, 1) if pair % 2 else (1, 0):
-                found[side].append(await players[side].turn(order, seconds))
+        with watching() as lags:
+            for pair in range(order.pairs):
+                for side in (0, 1) if pair % 2 else (1, 0):
+                    found[side].append(await players[side].turn(order, seconds, lags))
     return Turns(a=tuple(found[0]), b=tuple(found[1]))
+
+
+@contextmanager
+def watching() -> Iterator[list[Lag]]:
+    """How late this event loop is, for as long as the block runs."""
+    lags: list[Lag] = []
+
+    def probe(due: float) -> None:
+        now = time.perf_counter()
+        lags.append((now, now - due))
+
+    with pacing(due_times(PROBES, "poisson"), time.perf_counter(), probe):
+        yield lags
 
 
 async def _player(side: Opponent, batch: int, stack: AsyncExitStack) -> Player:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tasks.comparing.judging import CellComparison, judge
-from tasks.comparing.turns import Opponent, Order, take
+from tasks.comparing.turns import Opponent, Order, Turn, Turns, take
+from tasks.comparing.turns_process import Infer, Player, watching
 
 MODEL = """
 import time
@@ -46,12 +49,34 @@ def test_what_is_slower_is_flagged(
     opponents: dict[str, Opponent], tmp_path: Path, other: str, flagged: bool
 ) -> None:
     order = Order(a=opponents["one"], b=opponents[other], batch=2, concurrency=2, pairs=10, turn_s=0.15)
-    found = take(order, tmp_path, "turns").figures("online", order)
+    turns = take(order, tmp_path, "turns")
+    found = turns.figures("online", order)
     assert [(entry.metric, len(entry.a), len(entry.b)) for entry in found] == [
         ("throughput", 10, 10), ("p50_ms", 10, 10),
     ]  # fmt: skip
+    assert all(turn.lag_ms is not None for turn in turns.a + turns.b)
     rate, latency = judge(found)
     assert (CellComparison(cell="c", judged=(rate, latency)).change == "regressed") is flagged
     assert 5 < latency.a < 30
     # Two requests of two samples in flight: Little's law.
     assert rate.a * latency.a / 1e3 == pytest.approx(4, rel=0.35)
+
+
+def test_a_client_that_is_late_itself_is_named_with_its_side(opponents: dict[str, Opponent]) -> None:
+    order = Order(a=opponents["one"], b=opponents["twin"], batch=2, concurrency=2)
+
+    async def blocking(message: Any) -> None:
+        time.sleep(0.05)
+        await asyncio.sleep(0)
+
+    async def waiting(message: Any) -> None:
+        await asyncio.sleep(0.2)
+
+    async def taken(infer: Infer) -> Turn:
+        with watching() as lags:
+            return await Player(infer, [b""]).turn(order, 0.5, lags)
+
+    late, sound = asyncio.run(taken(blocking)), asyncio.run(taken(waiting))
+    (rate, _) = Turns(a=(late, late), b=(sound, sound)).figures("online", order)
+    assert rate.doubt.startswith("A: the client was ")
+    assert "B: " not in rate.doubt
