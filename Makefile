@@ -53,11 +53,11 @@ audit: install
 	$(SITE)/pip-audit/bin/pip-audit --progress-spinner off --path $$($(BIN)/python -c \
 		'import sysconfig; print(sysconfig.get_path("purelib"))')
 
+# Every bar, and then whether all hold.
 bench: install perf-analyzer
-	$(BIN)/python bench/hosted_overhead.py
-	$(BIN)/python bench/aa_pairs.py
-	$(BIN)/python bench/client_vs_perf_analyzer.py
-	$(BIN)/python bench/adaptive_points.py
+	@over=; for bar in hosted_overhead aa_pairs client_vs_perf_analyzer adaptive_points; do \
+		echo "$$bar"; $(BIN)/python bench/$$bar.py || over="$$over $$bar"; \
+	done; if [ -n "$$over" ]; then echo "over the bar:$$over" >&2; exit 1; fi
 
 # Root, buildah and debootstrap; no container engine.
 image-test:

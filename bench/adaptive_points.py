@@ -1,8 +1,8 @@
 """Bar: adaptive points find what 32 fixed ones find, in a third of the time.
 
-The model sleeps, in a known number of instances, so its capacity and its knee are known. Medians of the runs:
-best throughput within 3 % of the fixed points', the knee within one refinement step of the truth, and a third
-of the time at most. Exits with 1 when one of them is over the bar.
+A hosted model sleeps, in a known number of instances, so its capacity and its knee are known. Medians of the
+runs: best throughput within 3 % of the fixed points', the knee within one refinement step of the truth, and a
+third of the time at most. Exits with 1 when one of them is over the bar.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main() -> int:
     shares: list[float] = []
     knees: list[int] = []
     with serving(default_site()) as bench:
-        target = bench.python_model("sleeping", sleep_s=SLEEP_S, instances=asked.instances)
+        target = bench.hosted_model("sleeping", sleep_s=SLEEP_S, instances=asked.instances)
         for run in range(asked.runs):
             found = {name: explore(plan, target) for name, plan in plans.items()}
             for name, (throughput, at, seconds, points) in found.items():

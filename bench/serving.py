@@ -14,7 +14,7 @@ import tritonclient.grpc as triton
 from flows.options import SweepOptions
 from flows.planning import plan
 from flows.qualify import build_cell, workplace
-from tasks.configure import write_repository
+from tasks.configure import HOSTING, write_repository
 from tasks.core.site import Site
 from tasks.core.values import Endpoint, Interface
 from tasks.loadgen.base import Target
@@ -25,6 +25,7 @@ CONFIG = """
 backend: "python" max_batch_size: 8
 input {{ name: "x" data_type: TYPE_INT32 dims: 64 }} output {{ name: "y" data_type: TYPE_INT32 dims: 64 }}
 instance_group {{ count: {instances} kind: KIND_CPU }}
+{more}
 """
 MODEL = """
 import time
@@ -33,9 +34,20 @@ class TritonPythonModel:
     def execute(self, requests):
         inputs = [pb_utils.get_input_tensor_by_name(request, "x") for request in requests]
         outputs = [pb_utils.Tensor.from_dlpack("y", x.to_dlpack()) for x in inputs]
-        time.sleep({sleep_s})
+        {sleep}
         return [pb_utils.InferenceResponse([y]) for y in outputs]
 """
+
+
+SESSION = """
+import time
+class Session:
+    def __init__(self, artifact, kind): pass
+    def run(self, inputs):
+        {sleep}
+        return {{"y": inputs["x"]}}
+"""
+HOSTED = 'parameters { key: "session" value { string_value: "sleeping_session" } }'
 
 
 class Bench:
@@ -44,12 +56,24 @@ class Bench:
     def __init__(self, site: Site, folder: Path, running: Running, client: Any) -> None:
         self.site, self.folder, self.running, self.client = site, folder, running, client
 
-    def python_model(self, name: str, *, sleep_s: float = 0.0, instances: int = 1) -> Target:
-        """A model that returns its input, int32 [b, 64], after a sleep; without the dynamic batcher."""
+    def python_model(self, name: str, *, sleep_s: float = 0.0, instances: int = 1, more: str = "") -> Target:
+        """A bare Python-backend model that returns its input, int32 [b, 64], after a sleep; with no more in
+        its config than `more`, and so without the dynamic batcher."""
+        files = {"model.py": MODEL.format(sleep=_sleep(sleep_s))}
+        return self._small_model(name, files, CONFIG.format(instances=instances, more=more))
+
+    def hosted_model(self, name: str, *, sleep_s: float = 0.0, instances: int = 1, more: str = "") -> Target:
+        """The same by the project's hosted runtime, with a session that sleeps."""
+        files = {file: (HOSTING / file).read_text(encoding="utf-8") for file in ("model.py", "pipeline.py")}
+        files["sleeping_session.py"] = SESSION.format(sleep=_sleep(sleep_s))
+        return self._small_model(name, files, CONFIG.format(instances=instances, more=f"{HOSTED}\n{more}"))
+
+    def _small_model(self, name: str, files: dict[str, str], config: str) -> Target:
         version = self.folder / "repository" / name / "1"
         version.mkdir(parents=True)
-        (version.parent / "config.pbtxt").write_text(CONFIG.format(instances=instances))
-        (version / "model.py").write_text(MODEL.format(sleep_s=sleep_s))
+        (version.parent / "config.pbtxt").write_text(config)
+        for file, text in files.items():
+            (version / file).write_text(text)
         samples = self.folder / f"{name}.samples"
         samples.mkdir()
         x = np.arange(64 * 64, dtype=np.int32).reshape(64, 64)
@@ -79,6 +103,10 @@ class Bench:
             server_log=self.running.log, load_s=0, first_request_ms=100, **known,
         )  # fmt: skip
         return Target(endpoint=endpoint, samples=samples, logs=self.folder, name=name)
+
+
+def _sleep(seconds: float) -> str:
+    return f"time.sleep({seconds})" if seconds else "pass"
 
 
 @contextmanager
