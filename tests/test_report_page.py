@@ -58,6 +58,19 @@ function look(mark, name) {
 for (const [name, view] of Object.entries(views)) look(view.scenegraph().root, name);
 return small;
 """  # noqa: E501  # texts of the page and of its charts that are smaller than 12 px
+CUT = """
+const cut = [];
+function look(mark, left, right, name) {
+  for (const item of mark.items || []) {
+    if (mark.marktype === "text" && item.text && item.opacity !== 0 && left + item.bounds.x2 > right + 1)
+      cut.push(`${name}: ${item.text}`);
+    for (const inner of item.items || []) look(inner, left + (item.x || 0), right, name);
+  }
+}
+for (const [name, view] of Object.entries(views))
+  look(view.scenegraph().root, view.origin()[0], view.container().clientWidth, name);
+return cut;
+"""  # texts of the charts that end right of what is seen
 
 
 def campaign(kinds: int, concurrencies: int, name: str = "c2") -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -265,6 +278,7 @@ def test_report_can_be_read_on_a_phone(browser: webdriver.Chrome, report: Path) 
     for name, chart in charts(browser).items():
         assert 250 < chart.find_element(By.TAG_NAME, "canvas").size["width"] <= PHONE[0], name
     assert browser.execute_script(SMALL) == []
+    assert browser.execute_script(CUT) == []
     assert browser.execute_script("return document.documentElement.scrollWidth") == PHONE[0]
 
 

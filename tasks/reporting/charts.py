@@ -22,9 +22,9 @@ COLOURS = {
     "client_recv_ms": "#d8dee8",
 }
 KINDS = ["#0b6bcb", "#d1495b", "#2e933c", "#8a4fbe", "#e07a1f", "#12857f", "#b5557d", "#6b6e76", "#a38a00"]
-KIND = alt.Color(
-    "kind:N", title=None, scale=alt.Scale(range=KINDS), legend=alt.Legend(orient="top", columns=3)
-)
+IN_COLUMNS = {"orient": "top", "columns": {"expr": "width < 400 ? 1 : 3"}}
+"""A legend that a phone does not cut."""
+KIND = alt.Color("kind:N", title=None, scale=alt.Scale(range=KINDS), legend=alt.Legend(**IN_COLUMNS))
 NAMES = ["cell:N", "gpu:N", "scenario:N", "batch:Q", "load:N"]
 FIGURES = [
     alt.Tooltip("throughput:Q", title="inferences/s", format=".1f"),
@@ -203,7 +203,7 @@ def _breakdown(x: str) -> Any:
                 "part:N",
                 title=None,
                 scale=alt.Scale(domain=names, range=[COLOURS[name] for name in names]),
-                legend=alt.Legend(orient="top", columns=3, labelExpr=f"{PARTS!r}[datum.label]"),
+                legend=alt.Legend(**IN_COLUMNS, labelExpr=f"{PARTS!r}[datum.label]"),
             ),
             order=alt.Order("place:Q"),
             tooltip=["cell:N", "batch:Q", "concurrency:Q", "part:N", alt.Tooltip("ms:Q", format=".3f")],
