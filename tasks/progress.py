@@ -13,7 +13,8 @@ from prefect.context import TaskRunContext
 
 @contextmanager
 def progress(total: int, description: str) -> Iterator[Callable[[], None]]:
-    """A bar of some `total` steps; each call of what this yields is one. Outside a task run there is none."""
+    """A bar of some `total` steps; each call of what this yields is one. It is full once the block has ended
+    well, which may take fewer steps. Outside a task run there is none."""
     if TaskRunContext.get() is None:
         yield lambda: None
         return
@@ -26,3 +27,4 @@ def progress(total: int, description: str) -> Iterator[Callable[[], None]]:
         update_progress_artifact(bar, progress=min(100.0, 100.0 * done / total))
 
     yield advance
+    update_progress_artifact(bar, progress=100.0)
