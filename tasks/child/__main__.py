@@ -30,6 +30,9 @@ STEPS = {
 }
 """Step -> "module:function"; the module is imported only when its step runs."""
 
+ALONE = {"torch", "tensorflow"}
+"""Frameworks of which one process may have one: each brings libraries of its own under the same names."""
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tasks.child", description=__doc__)
@@ -50,6 +53,14 @@ def main() -> int:
     except UnsupportedError as error:
         print(error, flush=True)
         return UNSUPPORTED_EXIT
+    if not ALONE - set(sys.modules):
+        both = " and ".join(sorted(ALONE))
+        print(
+            f"{job.step} loaded {both} in one process, where they may break one another: let the Python "
+            f"files in {job.plugin} import one of them",
+            flush=True,
+        )
+        return 1
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(f"peak memory {peak / 1e9:.2f} GB", flush=True)
     return 0
