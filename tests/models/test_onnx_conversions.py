@@ -14,12 +14,29 @@ import onnx
 import pytest
 from onnx import TensorProto, numpy_helper
 
-from tasks import convert
-from tasks.core.build import run_step
+from tasks import convert, export
+from tasks.core.build import Job, run_step
 from tasks.core.errors import StepError
 
 FUSED = {"Attention": 2, "EmbedLayerNormalization": 1, "BiasGelu": 2, "SkipLayerNormalization": 4}
 """What tiny BERT's two layers hold."""
+
+DEEP = """
+import json, sys, torch
+from transformers import BertConfig, BertForQuestionAnswering
+from tasks.child.framework_steps import export
+from tasks.core.build import Job
+job = Job.model_validate_json(open(sys.argv[1]).read())
+folder = job.inputs["prepared"]
+settings = json.loads((folder / "bert_config.json").read_text())
+settings |= {"num_hidden_layers": 24, "num_attention_heads": 16, "hidden_size": 64, "intermediate_size": 64}
+(folder / "bert_config.json").write_text(json.dumps(settings))
+torch.manual_seed(0)
+torch.save(BertForQuestionAnswering(BertConfig(**settings)).state_dict(), folder / "checkpoint.pt")
+export(job)
+print("true")
+"""
+"""Prepares a BERT of 24 layers beside tiny's vocabulary and questions, and exports it, in one process."""
 
 
 def graph_of(folder: Path) -> onnx.ModelProto:
@@ -68,6 +85,30 @@ def test_bert_is_fused_in_single_and_half_precision(tiny_cell: Any) -> None:
     exported = (tiny.folder(tiny.exported) / "model.onnx").stat().st_size
     assert [entry["export"] for entry in sizes.values()] == [exported, exported]
     assert 0.45 < sizes["fp16"]["model"] / exported < 0.55
+
+
+def test_bert_of_24_layers_is_fused_as_the_spec_of_full_wants(
+    tiny_cell: Any, run: Callable[..., Path], child_in: Any, tmp_path: Path
+) -> None:
+    """As many layers and heads as BERT-large's, each as narrow as can be, with random weights."""
+    tiny = tiny_cell("bert_large_qa")
+    prepared, exported = tmp_path / "prepared", tmp_path / "exported"
+    shutil.copytree(tiny.folder(tiny.prepared), prepared)
+    exported.mkdir()
+    job = Job(
+        step="export",
+        fields=export.request(tiny.plugin, tiny.cell.product, tiny.prepared).fields,
+        inputs={"prepared": prepared},
+        plugin=tiny.at.plugin,
+        output=exported,
+    )
+    (tmp_path / "export.json").write_text(job.model_dump_json())
+    child = child_in(tiny.plugin.folder)
+    assert child.finish(child.start(DEEP, tmp_path / "export.json"))
+    full = tiny.plugin.spec.variants["full"].convert.onnx.optimize
+    assert (full.num_heads, full.fused["Attention"]) == (16, 24)
+    folder = run(tiny, {"optimize": full.model_dump() | {"hidden_size": 64}}, exported)
+    assert {name: operators(graph_of(folder))[name] for name in full.fused} == full.fused
 
 
 def test_fewer_fused_nodes_than_the_spec_wants_end_the_step(tiny_cell: Any, run: Callable[..., Path]) -> None:
