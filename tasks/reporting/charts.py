@@ -22,7 +22,7 @@ COLOURS = {
     "client_recv_ms": "#d8dee8",
 }
 KINDS = ["#0b6bcb", "#d1495b", "#2e933c", "#8a4fbe", "#e07a1f", "#12857f", "#b5557d", "#6b6e76", "#a38a00"]
-IN_COLUMNS = {"orient": "top", "columns": {"expr": "width < 400 ? 1 : 3"}}
+IN_COLUMNS: dict[str, Any] = {"orient": "top", "columns": {"expr": "width < 400 ? 1 : 3"}}
 """A legend that a phone does not cut."""
 KIND = alt.Color("kind:N", title=None, scale=alt.Scale(range=KINDS), legend=alt.Legend(**IN_COLUMNS))
 NAMES = ["cell:N", "gpu:N", "scenario:N", "batch:Q", "load:N"]
