@@ -1,4 +1,4 @@
-"""`full` of each model.yaml holds what NVIDIA published for it, but for a table of deviations (ADR 15)."""
+"""`full` of each model.yaml holds what NVIDIA published for it, but for a table of deviations (ADR 14)."""
 
 from __future__ import annotations
 
