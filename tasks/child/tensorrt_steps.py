@@ -17,7 +17,7 @@ from tasks.hosting.trt_session import LIBRARY, LOG, VERSION, Session, refusal, t
 
 
 def convert_tensorrt(job: Job) -> None:
-    """`model.plan` and `engine.json`.
+    """`model.plan` and `engine.json`; `timing.cache`, too, where the library measures tactics.
 
     The network is strongly typed: its precision is the graph's.
 
@@ -40,6 +40,8 @@ def convert_tensorrt(job: Job) -> None:
     (job.output / "model.plan").write_bytes(plan)
     engine = describe(config, job)
     (job.output / "engine.json").write_text(json.dumps(engine, indent=1), encoding="utf-8")
+    if LIBRARY == "tensorrt":
+        (job.output / "timing.cache").write_bytes(config.get_timing_cache().serialize())
     reason = refusal(engine, LIBRARY, VERSION, capability)
     if reason:
         artifacts.not_run(job, reason)
@@ -95,7 +97,7 @@ def _check(kind: str, tensor: Tensor, found: Any) -> None:
 
 
 def configure(builder: Any, job: Job) -> Any:
-    """One optimisation profile and the workspace's limit."""
+    """One optimisation profile, the workspace's limit, and a timing cache where the library has one."""
     config = builder.create_builder_config()
     # On by default, TF32 rounds the factors of fp32 to 10 bits: less than the fp32 that others serve.
     config.clear_flag(trt.BuilderFlag.TF32)
@@ -106,6 +108,8 @@ def configure(builder: Any, job: Job) -> Any:
     config.add_optimization_profile(profile)
     if job.fields["workspace_bytes"]:
         config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, job.fields["workspace_bytes"])
+    if LIBRARY == "tensorrt":  # in TensorRT-RTX its operations do nothing (deprecated in 1.2)
+        config.set_timing_cache(config.create_timing_cache(b""), ignore_mismatch=False)
     return config
 
 
