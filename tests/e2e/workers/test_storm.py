@@ -149,6 +149,13 @@ class Storm:
             leader.communicate(timeout=60)
             self._leader, self._run = None, run
 
+    def go_through(self, targets: list[str]) -> None:
+        """Kill one of each in turn, and let the last campaign come to its end."""
+        for target in targets:
+            self.hit(target)
+        self.end()
+        assert self.complete
+
     def end(self) -> None:
         """Let the campaign come to its end: no more than one resumption after the last kill."""
         if self._leader:
@@ -255,10 +262,7 @@ def test_five_kills(grid: Any, rng: random.Random) -> None:
     targets = ["flow", "worker", "child", "tritonserver", "server"]
     rng.shuffle(targets)
     storm = Storm(grid, rng, words=WORDS, cells=CELLS, at_work=True, longest_s=4.0)
-    for target in targets:
-        storm.hit(target)
-    storm.end()
-    assert storm.complete
+    storm.go_through(targets)
 
 
 @pytest.mark.soak
@@ -266,7 +270,4 @@ def test_twenty_kills(grid: Any, rng: random.Random) -> None:
     targets = (4 * list(TARGETS))[:20]
     rng.shuffle(targets)
     storm = Storm(grid, rng, words=WORDS, cells=CELLS, at_work=False, longest_s=30.0)
-    for target in targets:
-        storm.hit(target)
-    storm.end()
-    assert storm.complete
+    storm.go_through(targets)
