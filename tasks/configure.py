@@ -30,7 +30,7 @@ from tasks.formats import FORMATS
 from tasks.native_config import Acceleration, add_native, add_warm_up
 
 HOSTING = Path(__file__).parent / "hosting"
-SHARED = ("model.py", "pipeline.py", "torch_device.py", "volumes.py")
+SHARED = ("model.py", "pipeline.py", "torch_device.py", "volumes.py", "transformer.py", "layer_norm.py")
 
 
 class Configured(Value):

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from . import volumes
+from . import transformer, volumes
 from .torch_device import Tensors, TorchSession, several
 
 WARM_UP_RUNS = 3
@@ -32,6 +32,9 @@ class Session(TorchSession):
             self._module = torch.jit.freeze(self._module)
             if self.ranks == {volumes.RANK}:
                 volumes.normalize_fast(self._module)
+            transformer.join_gelu(self._module)
+            if cuda_graph:  # a kernel that Python starts pays only where a graph starts it again
+                transformer.join_norms(self._module)
         self._graphs: dict[int, _Graph] | None = {} if cuda_graph else None
         self._pool = torch.cuda.graph_pool_handle() if cuda_graph and kind == "GPU" else None
 
