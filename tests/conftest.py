@@ -248,6 +248,7 @@ def onnx_artifact(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pat
         )
         opsets = [helper.make_opsetid("", 17)]
         onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=9), folder / "model.onnx")
+        (folder / "interface.json").write_text(io.model_dump_json())
         return folder
 
     return make

@@ -1,5 +1,6 @@
 """ONNX Runtime session of the hosted runtime."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,10 @@ Array = np.ndarray[Any, Any]
 PROVIDERS = {"CPU": "CPUExecutionProvider", "GPU": "CUDAExecutionProvider"}
 C_NAMES = {"float": "float32", "double": "float64"}
 """ONNX Runtime's names of element types that are not NumPy's."""
+IMAGE_RANK = 4
+"""Batch, channels and two axes in space."""
+APART = ["ConvActivationFusion", "ConvAddActivationFusion"]
+"""Optimizers whose operators cuDNN has no kernels for in half precision, channels last."""
 MOST_SIZES = 64
 """Batch sizes that get buffers and a graph of their own, which stay: not every size of a large batch."""
 
@@ -28,14 +33,19 @@ class Session:
         wanted = PROVIDERS[kind]
         options = onnxruntime.SessionOptions()
         provider: Any = wanted
+        apart: list[str] = []
         if kind == "GPU":
             onnxruntime.preload_dlls()  # CUDA's libraries, where they are wheels of this environment
             options.intra_op_num_threads = 1  # or a thread a core spins, for nothing
             # fp32 is fp32: by default the provider would use TF32.
             settings = {"device_id": str(device), "enable_cuda_graph": str(int(cuda_graph)), "use_tf32": "0"}
+            if _halved_images(artifact):
+                # As tensor cores want them; the search for algorithms takes slow ones (docs/performance.md).
+                settings |= {"prefer_nhwc": "1", "cudnn_conv_algo_search": "HEURISTIC"}
+                apart = APART
             provider = (wanted, settings)
         self._session = onnxruntime.InferenceSession(
-            str(artifact / "model.onnx"), options, providers=[provider]
+            str(artifact / "model.onnx"), options, providers=[provider], disabled_optimizers=apart
         )
         used = self._session.get_providers()[0]
         if used != wanted:  # ONNX Runtime falls back to the CPU without an error
@@ -78,6 +88,12 @@ class Session:
         if size not in self._bound:
             self._bound[size] = _Bound(self._session, size, self._device, self._graph)
         return self._bound[size]
+
+
+def _halved_images(artifact: Path) -> bool:
+    """Whether it takes images in half precision."""
+    interface = json.loads((artifact / "interface.json").read_text(encoding="utf-8"))
+    return any(t["dtype"] == "float16" and len(t["shape"]) == IMAGE_RANK for t in interface["inputs"])
 
 
 def _no_graph() -> Any:

@@ -104,7 +104,7 @@ def _serve(site: Site, repository: Path, log_path: Path) -> Iterator[Running]:
         *(f"--{kind}-port={start.ports[kind]}" for kind in PROTOCOLS),
     ]
     with started(
-        args, start, provider="embedded", log_path=log_path, ready_s=READY_S, env=_environment()
+        args, start, provider="embedded", log_path=log_path, ready_s=READY_S, env=_environment(site)
     ) as running:
         yield running
 
@@ -112,19 +112,22 @@ def _serve(site: Site, repository: Path, log_path: Path) -> Iterator[Running]:
 def start_line(site: Site) -> tuple[dict[str, str], list[str]]:
     """Environment, and the start of the command line, of a server that is not ours to stop."""
     places = [str(_binary(site)), f"--backend-directory={_backend_folder(site)}"]
-    return {**_environment(), "PATH": f"{Path(sys.executable).parent}{os.pathsep}/usr/bin:/bin"}, places
+    return {**_environment(site), "PATH": f"{Path(sys.executable).parent}{os.pathsep}/usr/bin:/bin"}, places
 
 
-def _environment() -> dict[str, str]:
+def _environment(site: Site) -> dict[str, str]:
     """The stub must find this interpreter's prefix (PATH) and its own libpython (LD_LIBRARY_PATH).
 
-    With only the first it loads the system's libpython over another release's standard library. What
-    LD_LIBRARY_PATH says already stays: in containers it names the driver's folder.
+    With only the first it loads the system's libpython over another release's standard library. The library
+    is in a folder of its own: beside it the system keeps others, and a framework would take its cuDNN or its
+    BLAS from there. What LD_LIBRARY_PATH says already stays: in containers it names the driver's folder.
     """
     given = os.environ.get("LD_LIBRARY_PATH", "")
+    folder = site.home / "backends" / _python() / "lib"
+    _link(folder, libpython())
     return {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-        "LD_LIBRARY_PATH": os.pathsep.join([str(libpython().parent), *filter(None, [given])]),
+        "LD_LIBRARY_PATH": os.pathsep.join([str(folder), *filter(None, [given])]),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
 
@@ -132,20 +135,23 @@ def _environment() -> dict[str, str]:
 def _backend_folder(site: Site) -> Path:
     """The wheel's Python backend with the stub of this interpreter, as links."""
     folder = site.home / "backends" / _python()
-    python = folder / "python"
-    python.mkdir(parents=True, exist_ok=True)
     wheel = _folder(site) / "pytriton" / "tritonserver"
     for source in (
         wheel / "backends" / "python" / "libtriton_python.so",
         wheel / "backends" / "python" / "triton_python_backend_utils.py",
         _stub(site),
     ):
-        link = python / source.name
-        if not link.is_symlink() or link.readlink() != source:
-            link.unlink(missing_ok=True)
-            with contextlib.suppress(FileExistsError):  # another server of this home starts too
-                link.symlink_to(source)
+        _link(folder / "python", source)
     return folder
+
+
+def _link(folder: Path, target: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    link = folder / target.name
+    if not link.is_symlink() or link.readlink() != target:
+        link.unlink(missing_ok=True)
+        with contextlib.suppress(FileExistsError):  # another server of this home starts too
+            link.symlink_to(target)
 
 
 def _folder(site: Site) -> Path:

@@ -67,6 +67,74 @@ def test_torchscript_on_the_gpu_answers_as_on_the_cpu(run_python: Any, tmp_path:
     run_python(RUN, tmp_path, "torchscript_session")
 
 
+TRANSFORMER = """
+import json, sys, torch
+from pathlib import Path
+from tasks.hosting.torchscript_session import Session
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = torch.nn.Linear(200, 800), torch.nn.Linear(800, 200)
+        self.norm = torch.nn.LayerNorm(200)
+    def forward(self, x):
+        return self.norm(self.down(torch.nn.functional.gelu(self.up(x))) + x)
+torch.manual_seed(0)
+net, folder = torch.nn.Sequential(Layer(), Layer()).eval(), Path(sys.argv[1])
+torch.jit.trace(net, torch.zeros(2, 5, 200)).half().save(folder / "model.pt")
+session = Session(folder, "GPU", cuda_graph=True)
+kinds = ["aten::gelu", "aten::layer_norm", "servegrid::add_layer_norm"]
+off = 0.0
+for size in (1, 3, 8, 3):
+    x = torch.randn(size, 5, 200)
+    with torch.inference_mode():
+        found = torch.from_numpy(session.run({"x": x.half().numpy()})["y"]).float()
+        off = max(off, (found - net(x)).abs().max().item())
+print(json.dumps([*(len(session._module.graph.findAllNodes(kind)) for kind in kinds), off]))
+"""
+
+
+def test_halved_transformers_are_joined_on_the_gpu_and_answer_as_in_fp32(
+    run_python: Any, tmp_path: Path
+) -> None:
+    tensors = {f"{way}puts": [{"name": n, "shape": [-1, 5, 200]}] for way, n in (("in", "x"), ("out", "y"))}
+    (tmp_path / "interface.json").write_text(json.dumps(tensors))
+    *nodes, off = json.loads(run_python(TRANSFORMER, tmp_path).splitlines()[-1])
+    assert nodes == [0, 0, 2]
+    assert off < 0.01
+
+
+IMAGES = """
+import sys
+from pathlib import Path
+import numpy as np
+from tasks.hosting.onnx_session import Session
+cpu = Session(Path(sys.argv[1]), "CPU")
+rng = np.random.default_rng(0)
+for graph in (False, True):
+    gpu = Session(Path(sys.argv[1]), "GPU", cuda_graph=graph)
+    for size in (1, 3, 16, 3):
+        x = rng.standard_normal((size, 16, 20, 24)).astype(np.float16)
+        np.testing.assert_allclose(gpu.run({"x": x})["y"], cpu.run({"x": x})["y"], rtol=0, atol=0.02)
+"""
+
+
+def test_halved_images_on_the_gpu_answer_as_on_the_cpu(
+    interface: Any, onnx_artifact: Any, run_python: Any
+) -> None:
+    shape = (-1, 16, 20, 24)
+    io = interface([("x", "float16", shape)], [("y", "float16", shape)])
+    conv = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
+    nodes = [
+        ("Conv", ["x", "w", "b"], ["c"], conv),
+        ("Add", ["c", "x"], ["s"], {}),
+        ("Relu", ["s"], ["y"], {}),
+    ]
+    rng = np.random.default_rng(1)
+    weights = {"w": rng.standard_normal((16, 16, 3, 3)) / 12, "b": rng.standard_normal(16)}
+    halves = {name: array.astype(np.float16) for name, array in weights.items()}
+    run_python(IMAGES, onnx_artifact(io, nodes, halves))
+
+
 IO = Interface(
     inputs=(Tensor(name="x", dtype="float32", shape=(-1, 1024)),),
     outputs=(Tensor(name="y", dtype="float32", shape=(-1, 1024)),),
