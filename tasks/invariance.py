@@ -25,9 +25,9 @@ class Invariance(Value):
     """What each kind of change did to some samples' answers; empty where there was nothing to change.
 
     `neighbour`: alone, and in full batches beside different samples at different places. `size`: alone, and
-    in batches of every size (above 16: of powers of two, and the largest). `instance`: the same full batch
-    from several clients at once, twice as many as instances: a batch fills an instance, so the next goes
-    to another one.
+    in batches of every size (above 16: of powers of two, and the largest; 16 rows of each). `instance`: the
+    same full batch from several clients at once, twice as many as instances: a batch fills an instance, so
+    the next goes to another one.
     """
 
     neighbour: tuple[TensorMatch, ...]
@@ -78,12 +78,23 @@ def prove(
 
 
 def _sizes(ask: Ask, data: Samples, largest: int) -> tuple[Arrays, Arrays]:
-    """The first samples in batches of growing size, and the same rows asked alone."""
-    alone = [ask(data.batch(index, 1)) for index in range(largest)]
+    """The first samples in batches of growing size, and the same rows asked alone; of large batches some."""
     sizes = [n for n in range(2, largest + 1) if largest <= EVERY_SIZE_UP_TO or n & (n - 1) == 0]
-    sizes = sorted({*sizes, largest})
-    grown = [ask(data.batch(0, size)) for size in sizes]
-    return joined(grown), joined([alone[index] for size in sizes for index in range(size)])
+    rows = {size: _spread(size) for size in sorted({*sizes, largest})}
+    alone = {
+        index: ask(data.batch(index, 1)) for index in sorted({i for found in rows.values() for i in found})
+    }
+    grown = []
+    for size, found in rows.items():
+        answer = ask(data.batch(0, size))
+        grown.append({name: array[list(found)] for name, array in answer.items()})
+    return joined(grown), joined([alone[index] for found in rows.values() for index in found])
+
+
+def _spread(size: int) -> tuple[int, ...]:
+    """The places in a batch that are compared: all, or as many as EVERY_SIZE_UP_TO with first and last."""
+    count = min(size, EVERY_SIZE_UP_TO)
+    return tuple(i * (size - 1) // (count - 1) for i in range(count))
 
 
 def _instances(ask: Ask, data: Samples, serving: Serving) -> tuple[Arrays, Arrays]:

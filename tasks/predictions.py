@@ -18,6 +18,8 @@ from tasks.loadgen.requests import Samples, server_config
 from tasks.servers.connection import ANSWER_S, connect
 
 CLIENTS = 8
+MOST_REQUESTS = 8192
+"""Of small batches, before they grow: a hundred thousand samples in ones and twos take many minutes."""
 INVARIANCE_SAMPLES = 8
 
 
@@ -31,7 +33,9 @@ def predict(
     """
     with connect(endpoint.grpc_url, endpoint.channel) as client:
         data = Samples.read(samples, server_config(client, endpoint.model))
-        sizes = itertools.cycle([data.fixed] if data.fixed else [s for s in (1, 2, 3, 4) if s <= max_batch])
+        times = -(-len(data) // (2 * MOST_REQUESTS))
+        small = sorted({1, *(min(count * times, max_batch) for count in (2, 3, 4))})
+        sizes = itertools.cycle([data.fixed] if data.fixed else small)
         requests, start = [], 0
         while start < len(data):
             size = min(next(sizes), len(data) - start)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tasks import invariance
 from tasks.core.errors import StepError
 from tasks.core.spec import Tolerances
 from tasks.core.values import Interface, Serving
@@ -81,6 +82,26 @@ def load(server: Any) -> Callable[[str], tuple[Any, Serving]]:
         return server.endpoint(f"fault_{name}"), serving
 
     return loaded
+
+
+class Numbers:
+    """Samples that are their own numbers."""
+
+    def batch(self, start: int, size: int) -> Any:
+        return np.arange(start, start + size)
+
+
+def test_of_large_batches_some_rows_are_compared() -> None:
+    asked: list[int] = []
+
+    def ask(batch: Any) -> dict[str, Any]:
+        asked.append(len(batch))
+        return {"y": batch + 0.5 * (len(batch) == 5000) * (batch == 4999)}  # the last row of the largest
+
+    grown, alone = invariance._sizes(ask, Numbers(), 5000)  # type: ignore[arg-type]
+    assert (grown["y"] != alone["y"]).sum() == 1
+    assert asked.count(1) < 200
+    assert [size for size in asked if size > 1] == [2**power for power in range(1, 13)] + [5000]
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -47,6 +47,17 @@ def floats(interface: Any) -> Any:
     return interface([("x", "float32", (-1, 3))], [("y", "float32", (-1, 3))])
 
 
+def test_requests_grow_where_the_samples_are_many(
+    server: Any, interface: Any, onnx_artifact: Any, samples: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    io = interface([("x", "int64", (-1, -1))], [("y", "int64", (-1, -1))])
+    model = server.load("many", onnx_artifact(io, [("Identity", ["x"], ["y"], {})]), io)
+    monkeypatch.setattr("tasks.predictions.MOST_REQUESTS", 4)
+    found = predict(server.endpoint(model), samples, 8, TIMEOUT_S)
+    np.testing.assert_array_equal(found["y"], np.arange(37 * 64).reshape(37, 64))
+    assert requests(server, model, 9) == 9  # four of one sample, four of eight, and the last
+
+
 def test_answers_come_in_the_order_of_the_samples(server: Any, identity: str, samples: Path) -> None:
     before = requests(server, identity, 0)
     answers = predict(server.endpoint(identity), samples, max_batch=4, timeout_s=TIMEOUT_S)
