@@ -62,8 +62,12 @@ def plan(options: SweepOptions) -> None:
             table.add_row(excluded.cell.name, "no", "", escape(excluded.reason), "")
     console.print(table)
     known = [seconds for seconds in times if seconds]
-    never = f"; {len(times) - len(known)} never run before" if len(known) < len(times) else ""
-    console.print(f"{len(times)} cells; expected: {sum(known):.0f} s{never}", highlight=False)
+    said = [f"{len(times)} cell{'s' * (len(times) != 1)}"]
+    if known:
+        said.append(f"expected: {sum(known):.0f} s")
+    if len(known) < len(times):
+        said.append(f"{len(times) - len(known)} never run before")
+    console.print("; ".join(said), highlight=False)
 
 
 @app.command()
