@@ -123,6 +123,14 @@ def test_the_api_shows_one_task_run_a_stage_and_cell(sweep: Any, api: Any) -> No
     assert Counter(run["state"]["name"] for run in shared) == {"Completed": 4, "Cached": 6}
 
 
+def test_campaign_and_run_send_heartbeats_and_cells_none(sweep: Any, api: Any) -> None:
+    tag = {"id": [f"prefect.tag.{sweep[0].campaign.name}"]}
+    asked = {"event": {"name": ["prefect.flow-run.heartbeat"]}, "related": tag}
+    events = api.post("events/filter", {"filter": asked})["events"]
+    names = {event["resource"]["prefect.resource.name"] for event in events}
+    assert names == {"bert_large_qa (tiny) on cpu", "bert_large_qa on cpu"}
+
+
 def test_the_ui_shows_a_small_table_the_summary_and_a_link(sweep: Any, api: Any) -> None:
     command, _ = sweep
     about = {"artifacts": {"key": {"any_": ["report", "report-html", "cells-cpu"]}}}
