@@ -56,18 +56,12 @@ def plan(options: SweepOptions) -> None:
             points = f"{cell.offline.extent}, {cell.online.extent}"
             found = forecast.expect(entry.plugin, cell, site, last)
             times.append(found.wall_s)
-            seconds = f"{found.wall_s:.0f} s" if found.wall_s else ""
+            seconds = "" if found.wall_s is None else f"{found.wall_s:.0f} s"
             table.add_row(cell.name, "yes", points, escape(found.line), seconds)
         for excluded in entry.plan.excluded:
             table.add_row(excluded.cell.name, "no", "", escape(excluded.reason), "")
     console.print(table)
-    known = [seconds for seconds in times if seconds]
-    said = [f"{len(times)} cell{'s' * (len(times) != 1)}"]
-    if known:
-        said.append(f"expected: {sum(known):.0f} s")
-    if len(known) < len(times):
-        said.append(f"{len(times) - len(known)} never run before")
-    console.print("; ".join(said), highlight=False)
+    console.print(forecast.summary(times), highlight=False)
 
 
 @app.command()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from flows.options import SweepOptions
 from flows.planning import ModelPlan, plan
 from flows.qualify import build_cell, workplace
@@ -97,3 +99,14 @@ def find(name: str, options: SweepOptions, site: Site) -> tuple[ModelPlan, Cell,
                     return entry, *found[name]
                 names += found
     raise unknown("cell", name, names)
+
+
+def summary(times: Sequence[float | None]) -> str:
+    """How many cells there are, the seconds that those with a last time take, and how many have none."""
+    known = [seconds for seconds in times if seconds is not None]
+    said = [f"{len(times)} cell{'' if len(times) == 1 else 's'}"]
+    if known:
+        said.append(f"expected: {sum(known):.0f} s")
+    if len(known) < len(times):
+        said.append(f"{len(times) - len(known)} never run before")
+    return "; ".join(said)

@@ -15,6 +15,8 @@ from tasks.predictions import infer, joined, neighbours
 from tasks.servers.connection import connect
 
 EVERY_SIZE_UP_TO = 16
+ROWS = 16
+"""Of a large batch so many are compared: each costs a request alone."""
 ROUNDS = 4
 
 Ask = Callable[[Samples], Arrays]
@@ -80,7 +82,7 @@ def prove(
 def _sizes(ask: Ask, data: Samples, largest: int) -> tuple[Arrays, Arrays]:
     """The first samples in batches of growing size, and the same rows asked alone; of large batches some."""
     sizes = [n for n in range(2, largest + 1) if largest <= EVERY_SIZE_UP_TO or n & (n - 1) == 0]
-    rows = {size: _spread(size) for size in sorted({*sizes, largest})}
+    rows = {size: _compared(size) for size in sorted({*sizes, largest})}
     alone = {
         index: ask(data.batch(index, 1)) for index in sorted({i for found in rows.values() for i in found})
     }
@@ -91,9 +93,9 @@ def _sizes(ask: Ask, data: Samples, largest: int) -> tuple[Arrays, Arrays]:
     return joined(grown), joined([alone[index] for found in rows.values() for index in found])
 
 
-def _spread(size: int) -> tuple[int, ...]:
-    """The places in a batch that are compared: all, or as many as EVERY_SIZE_UP_TO with first and last."""
-    count = min(size, EVERY_SIZE_UP_TO)
+def _compared(size: int) -> tuple[int, ...]:
+    """Places in a batch of at least 2: all, or ROWS at even distances, first and last among them."""
+    count = min(size, ROWS)
     return tuple(i * (size - 1) // (count - 1) for i in range(count))
 
 

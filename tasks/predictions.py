@@ -18,8 +18,9 @@ from tasks.loadgen.requests import Samples, server_config
 from tasks.servers.connection import ANSWER_S, connect
 
 CLIENTS = 8
-MOST_REQUESTS = 8192
-"""Of small batches, before they grow: a hundred thousand samples in ones and twos take many minutes."""
+SMALL_REQUESTS_UP_TO = 16384
+"""Samples that are sent in requests of 1 to 4. Where there are more, all requests but those of 1 grow in
+step, as far as the largest batch allows: a hundred thousand samples in small requests take many minutes."""
 INVARIANCE_SAMPLES = 8
 
 
@@ -33,7 +34,7 @@ def predict(
     """
     with connect(endpoint.grpc_url, endpoint.channel) as client:
         data = Samples.read(samples, server_config(client, endpoint.model))
-        times = -(-len(data) // (2 * MOST_REQUESTS))
+        times = -(-len(data) // SMALL_REQUESTS_UP_TO)
         small = sorted({1, *(min(count * times, max_batch) for count in (2, 3, 4))})
         sizes = itertools.cycle([data.fixed] if data.fixed else small)
         requests, start = [], 0

@@ -52,7 +52,7 @@ def test_requests_grow_where_the_samples_are_many(
 ) -> None:
     io = interface([("x", "int64", (-1, -1))], [("y", "int64", (-1, -1))])
     model = server.load("many", onnx_artifact(io, [("Identity", ["x"], ["y"], {})]), io)
-    monkeypatch.setattr("tasks.predictions.MOST_REQUESTS", 4)
+    monkeypatch.setattr("tasks.predictions.SMALL_REQUESTS_UP_TO", 8)
     found = predict(server.endpoint(model), samples, 8, TIMEOUT_S)
     np.testing.assert_array_equal(found["y"], np.arange(37 * 64).reshape(37, 64))
     assert requests(server, model, 9) == 9  # four of one sample, four of eight, and the last

@@ -23,7 +23,8 @@ def get_model(
     size = Size(hidden=hidden, layers=layers, head=head, filter_width=filter_width, predictor=predictor)
     network = FastPitch(size, seq)
     if checkpoint is None:
-        # Near to START_DURATION frames a token, and far from where half precision rounds to other lengths.
+        # Every duration near START_DURATION: some random ones lie near halves, which half precision rounds
+        # the other way.
         torch.nn.init.uniform_(network.duration.last.weight, -0.002, 0.002)
     else:
         load(network, checkpoint)

@@ -39,11 +39,8 @@ class Session:
             options.intra_op_num_threads = 1  # or a thread a core spins, for nothing
             # fp32 is fp32: by default the provider would use TF32.
             settings = {"device_id": str(device), "enable_cuda_graph": str(int(cuda_graph)), "use_tf32": "0"}
-            if _halved_images(artifact):
-                # As tensor cores want them; the search for algorithms takes slow ones (docs/performance.md).
-                settings |= {"prefer_nhwc": "1", "cudnn_conv_algo_search": "HEURISTIC"}
-                apart = APART
-            provider = (wanted, settings)
+            more, apart = for_images(artifact)
+            provider = (wanted, settings | more)
         self._session = onnxruntime.InferenceSession(
             str(artifact / "model.onnx"), options, providers=[provider], disabled_optimizers=apart
         )
@@ -90,10 +87,13 @@ class Session:
         return self._bound[size]
 
 
-def _halved_images(artifact: Path) -> bool:
-    """Whether it takes images in half precision."""
+def for_images(artifact: Path) -> tuple[dict[str, str], list[str]]:
+    """Of a model that takes halved images: settings of the CUDA provider, and optimizers to leave out."""
     interface = json.loads((artifact / "interface.json").read_text(encoding="utf-8"))
-    return any(t["dtype"] == "float16" and len(t["shape"]) == IMAGE_RANK for t in interface["inputs"])
+    if not any(t["dtype"] == "float16" and len(t["shape"]) == IMAGE_RANK for t in interface["inputs"]):
+        return {}, []
+    # As tensor cores want them; the search for algorithms takes slow ones (docs/performance.md).
+    return {"prefer_nhwc": "1", "cudnn_conv_algo_search": "HEURISTIC"}, APART
 
 
 def _no_graph() -> Any:

@@ -6,7 +6,7 @@ dependencies, which would hold NumPy back. It has the Python backend only.
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import os
 import platform
 import shutil
@@ -123,7 +123,8 @@ def _environment(site: Site) -> dict[str, str]:
     BLAS from there. What LD_LIBRARY_PATH says already stays: in containers it names the driver's folder.
     """
     given = os.environ.get("LD_LIBRARY_PATH", "")
-    folder = site.home / "backends" / _python() / "lib"
+    # By its place: hosts that share this home may have theirs elsewhere.
+    folder = site.home / "libpython" / hashlib.sha256(str(libpython()).encode()).hexdigest()[:16]
     _link(folder, libpython())
     return {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
@@ -146,12 +147,15 @@ def _backend_folder(site: Site) -> Path:
 
 
 def _link(folder: Path, target: Path) -> None:
+    """Have `folder` hold a link to `target`: one that is right is not touched, another is replaced at once,
+    for servers of this home start beside one another."""
     folder.mkdir(parents=True, exist_ok=True)
     link = folder / target.name
     if not link.is_symlink() or link.readlink() != target:
-        link.unlink(missing_ok=True)
-        with contextlib.suppress(FileExistsError):  # another server of this home starts too
-            link.symlink_to(target)
+        fresh = folder / f".{target.name}.{os.getpid()}"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(target)
+        fresh.replace(link)
 
 
 def _folder(site: Site) -> Path:

@@ -222,3 +222,16 @@ def test_plan_of_a_variant_without_its_files_says_so(site: Site) -> None:
 def test_unknown_cell_is_told_with_the_nearest(site: Site) -> None:
     with pytest.raises(UserError, match=f"unknown cell '{CELL[:-1]}': did you mean '{CELL}'"):
         forecast.find(CELL[:-1], SweepOptions(), site)
+
+
+@pytest.mark.parametrize(
+    ("times", "line"),
+    [
+        ([], "0 cells"),
+        ([None], "1 cell; 1 never run before"),
+        ([2.0, 3.0], "2 cells; expected: 5 s"),
+        ([2.0, None], "2 cells; expected: 2 s; 1 never run before"),
+    ],
+)
+def test_last_line_of_the_plan_says_what_it_knows(times: list[float | None], line: str) -> None:
+    assert forecast.summary(times) == line

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,3 +35,23 @@ def test_a_cuda_graph_wants_fixed_shapes(
         run_python(SAVE, artifact / "model.pt")
     found = run_python(REFUSED, artifact, session).strip()
     assert said in found if said else found == ""
+
+
+IMAGES = """
+import json, sys
+from pathlib import Path
+from tasks.hosting.onnx_session import for_images
+folder, found = Path(sys.argv[1]), []
+for dtype, rank in (("float16", 4), ("float32", 4), ("float16", 5), ("float16", 2)):
+    interface = {"inputs": [{"name": "x", "dtype": dtype, "shape": [-1] * rank}], "outputs": []}
+    (folder / "interface.json").write_text(json.dumps(interface))
+    found.append(for_images(folder))
+print(json.dumps(found))
+"""
+
+
+def test_only_halved_images_run_channels_last(run_python: Any, tmp_path: Path) -> None:
+    (settings, apart), *others = json.loads(run_python(IMAGES, tmp_path))
+    assert settings["prefer_nhwc"] == "1"
+    assert apart
+    assert others == [[{}, []]] * 3

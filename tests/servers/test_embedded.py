@@ -15,7 +15,7 @@ from google.protobuf import json_format
 
 from tasks.configure import model_config, write_repository
 from tasks.core.errors import StepError
-from tasks.core.site import Site
+from tasks.core.site import Site, default_site
 from tasks.core.values import Interface, Serving
 from tasks.servers import embedded
 from tasks.servers.control import load, unload_all
@@ -58,6 +58,21 @@ def test_server_looks_for_libraries_where_its_caller_does(
         first, *rest = server.process.environ()["LD_LIBRARY_PATH"].split(":")
     assert [path.name for path in Path(first).iterdir()] == [embedded.libpython().name]
     assert rest == ["/opt/driver/lib"]
+
+
+def test_hosts_with_another_libpython_may_share_a_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = default_site().model_copy(update={"home": tmp_path / "home"})
+    found = []
+    for host in ("debian", "pyenv", "debian"):
+        library = tmp_path / host / "libpython3.so.1.0"
+        library.parent.mkdir(exist_ok=True)
+        library.write_text(host)
+        monkeypatch.setattr(embedded, "libpython", lambda library=library: library)
+        found.append(Path(embedded.start_line(site)[0]["LD_LIBRARY_PATH"].split(":")[0]) / library.name)
+    assert [path.read_text() for path in found] == ["debian", "pyenv", "debian"]
+    assert found[0] == found[2] != found[1]
 
 
 @pytest.mark.fault("Security", "it listens on loopback only", what="a tritonserver of ours")
