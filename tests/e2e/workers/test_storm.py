@@ -266,8 +266,9 @@ def test_five_kills(grid: Any, rng: random.Random) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(2400)  # it waits for each of twenty moments, and for the campaigns that end before
 def test_twenty_kills(grid: Any, rng: random.Random) -> None:
     targets = (4 * list(TARGETS))[:20]
     rng.shuffle(targets)
-    storm = Storm(grid, rng, words=WORDS, cells=CELLS, at_work=False, longest_s=30.0)
+    storm = Storm(grid, rng, words=WORDS, cells=CELLS, at_work=False, longest_s=20.0)
     storm.go_through(targets)
