@@ -15,8 +15,8 @@ from tasks.predictions import infer, joined, neighbours
 from tasks.servers.connection import connect
 
 EVERY_SIZE_UP_TO = 16
-ROWS = 16
-"""Of a large batch so many are compared: each costs a request alone."""
+ROWS = 256
+"""Of a larger batch so many are compared: each costs a request alone, and one model has batches of 131072."""
 ROUNDS = 4
 
 Ask = Callable[[Samples], Arrays]
@@ -27,9 +27,9 @@ class Invariance(Value):
     """What each kind of change did to some samples' answers; empty where there was nothing to change.
 
     `neighbour`: alone, and in full batches beside different samples at different places. `size`: alone, and
-    in batches of every size (above 16: of powers of two, and the largest; 16 rows of each). `instance`: the
-    same full batch from several clients at once, twice as many as instances: a batch fills an instance, so
-    the next goes to another one.
+    in batches of every size (above 16: of powers of two, and the largest; at most ROWS rows of each).
+    `instance`: the same full batch from several clients at once, twice as many as instances: a batch fills
+    an instance, so the next goes to another one.
     """
 
     neighbour: tuple[TensorMatch, ...]

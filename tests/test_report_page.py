@@ -38,39 +38,10 @@ PHONE = (390, 844)
 SLO = parse("p99=50ms")
 EIGHT = ("model", "format", "precision", "instances", "batch", "throughput", "p99", "accuracy")
 HOSTILE = '</script><img src=x onerror="throw 1">'
-INK = """
-const canvas = arguments[0].querySelector("canvas");
-const pixels = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-const colours = new Set();
-for (let i = 0; i < pixels.length; i += 4) if (pixels[i + 3] > 200) colours.add(pixels[i] << 16 | pixels[i + 1] << 8 | pixels[i + 2]);
-return colours.size;
-"""  # noqa: E501  # how many colours a chart has: axes alone have a few
-SMALL = """
-const small = [...document.querySelectorAll("p, h2, h3, dt, dd, td, th, button, label, select, span, summary, footer")]
-  .filter((e) => e.offsetParent && e.textContent.trim() && parseFloat(getComputedStyle(e).fontSize) < 12)
-  .map((e) => e.textContent);
-function look(mark, name) {
-  for (const item of mark.items || []) {
-    if (mark.marktype === "text" && item.text && item.fontSize < 12) small.push(`${name}: ${item.text}`);
-    for (const inner of item.items || []) look(inner, name);
-  }
-}
-for (const [name, view] of Object.entries(views)) look(view.scenegraph().root, name);
-return small;
-"""  # noqa: E501  # texts of the page and of its charts that are smaller than 12 px
-CUT = """
-const cut = [];
-function look(mark, left, right, name) {
-  for (const item of mark.items || []) {
-    if (mark.marktype === "text" && item.text && item.opacity !== 0 && left + item.bounds.x2 > right + 1)
-      cut.push(`${name}: ${item.text}`);
-    for (const inner of item.items || []) look(inner, left + (item.x || 0), right, name);
-  }
-}
-for (const [name, view] of Object.entries(views))
-  look(view.scenegraph().root, view.origin()[0], view.container().clientWidth, name);
-return cut;
-"""  # texts of the charts that end right of what is seen
+SCRIPTS = Path(__file__).parent / "page_scripts"
+INK = (SCRIPTS / "ink.js").read_text(encoding="utf-8")
+SMALL = (SCRIPTS / "small.js").read_text(encoding="utf-8")
+CUT = (SCRIPTS / "cut.js").read_text(encoding="utf-8")
 
 
 def campaign(kinds: int, concurrencies: int, name: str = "c2") -> tuple[pl.DataFrame, pl.DataFrame]:

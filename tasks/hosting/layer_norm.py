@@ -18,6 +18,7 @@ def add_layer_norm(
     return out
 
 
+# Of Triton's arguments only the constants that are compiled in are annotated.
 @triton.jit  # type: ignore[untyped-decorator]
 def _rows(x, y, weight, bias, out, eps, WIDTH: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
     """One row a program."""

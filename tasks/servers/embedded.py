@@ -6,7 +6,6 @@ dependencies, which would hold NumPy back. It has the Python backend only.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 import shutil
@@ -123,8 +122,8 @@ def _environment(site: Site) -> dict[str, str]:
     BLAS from there. What LD_LIBRARY_PATH says already stays: in containers it names the driver's folder.
     """
     given = os.environ.get("LD_LIBRARY_PATH", "")
-    # By its place: hosts that share this home may have theirs elsewhere.
-    folder = site.home / "libpython" / hashlib.sha256(str(libpython()).encode()).hexdigest()[:16]
+    # Named by its place: hosts that share this home may have theirs elsewhere.
+    folder = site.home.joinpath("libpython", *libpython().parent.parts[1:])
     _link(folder, libpython())
     return {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",

@@ -15,7 +15,7 @@ from google.protobuf import json_format
 
 from tasks.configure import model_config, write_repository
 from tasks.core.errors import StepError
-from tasks.core.site import Site, default_site
+from tasks.core.site import Site
 from tasks.core.values import Interface, Serving
 from tasks.servers import embedded
 from tasks.servers.control import load, unload_all
@@ -61,9 +61,9 @@ def test_server_looks_for_libraries_where_its_caller_does(
 
 
 def test_hosts_with_another_libpython_may_share_a_home(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    site = default_site().model_copy(update={"home": tmp_path / "home"})
+    site = site.model_copy(update={"home": tmp_path / "home"})
     found = []
     for host in ("debian", "pyenv", "debian"):
         library = tmp_path / host / "libpython3.so.1.0"
