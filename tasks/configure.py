@@ -30,7 +30,8 @@ from tasks.formats import FORMATS
 from tasks.native_config import Acceleration, add_native, add_warm_up
 
 HOSTING = Path(__file__).parent / "hosting"
-SHARED = ("model.py", "pipeline.py", "torch_device.py", "volumes.py", "transformer.py", "layer_norm.py")
+OF_TORCH = ("torch_device.py", "torch_graphs.py", "volumes.py", "transformer.py", "layer_norm.py")
+SHARED = ("model.py", "pipeline.py", *OF_TORCH)
 
 
 class Configured(Value):

@@ -12,6 +12,7 @@ KERNEL = 3  # of every convolution in the published configuration (fastpitch/arg
 MAX_DURATION = 75.0  # frames a token; published fastpitch/model.py, infer
 MASKED = -6e4  # score of padding: its weight is exactly zero, and it is a number in half precision too
 START_DURATION = 5.0  # frames a token that an untrained network predicts
+FRAMES = 64  # a mel has a multiple of these: so few lengths that each can have a CUDA graph
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,8 @@ class FastPitch(nn.Module):  # type: ignore[misc]
         self.pitch = Predictor(size)
         self.pitch_embedding = nn.Conv1d(1, size.hidden, KERNEL, padding=KERNEL // 2)
         self.mel = nn.Linear(size.hidden, MEL_BINS)
-        table = sinusoids(seq * int(MAX_DURATION), size.hidden)  # as many frames as a text can have
+        most = math.ceil(seq * MAX_DURATION / FRAMES) * FRAMES  # frames that a text can have
+        table = sinusoids(most, size.hidden)
         self.register_buffer("positions", table, persistent=False)
         nn.init.constant_(self.duration.last.bias, math.log(START_DURATION + 1))
 
@@ -121,12 +123,12 @@ class FastPitch(nn.Module):  # type: ignore[misc]
         """Token ids int64 [b, seq], 0 is padding -> what `speak` returns, at the predicted durations.
 
         mel [b, 80, frames], frames int64 [b, 1], durations in frames [b, seq], pitch [b, seq] in standard
-        deviations of the training data. Frames behind a line's own are zero.
+        deviations of the training data. The mel has a multiple of FRAMES; those behind a line's own are zero.
         """
         encoded, mask = self.encode(tokens)
         durations = (self.duration(encoded, mask).exp() - 1).clamp(0, MAX_DURATION) * mask.squeeze(-1)
         pitch = self.pitch(encoded, mask)
-        mel, frames = self.speak(encoded, pitch, durations.round().long())
+        mel, frames = self.speak(encoded, pitch, durations.round().long(), FRAMES)
         return mel.transpose(1, 2), frames, durations, pitch
 
     def encode(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
@@ -137,16 +139,19 @@ class FastPitch(nn.Module):  # type: ignore[misc]
             x = block(x, mask)
         return x, mask
 
-    def speak(self, encoded: Tensor, pitch: Tensor, durations: Tensor) -> tuple[Tensor, Tensor]:
+    def speak(
+        self, encoded: Tensor, pitch: Tensor, durations: Tensor, multiple: int = 1
+    ) -> tuple[Tensor, Tensor]:
         """Encodings [b, seq, hidden], pitch [b, seq] and whole durations int64 [b, seq] -> mel
-        [b, frames, 80] and each line's frames [b, 1].
+        [b, frames, 80] and each line's frames [b, 1]; the mel has a multiple of `multiple` frames.
 
         At least one frame, so that a batch of nothing but padding is answered too.
         """
         encoded = encoded + self.pitch_embedding(pitch.unsqueeze(1)).transpose(1, 2)
         ends = durations.cumsum(dim=1)
         total = ends[:, -1:]
-        frame = torch.arange(total.max().clamp(min=1), device=total.device).unsqueeze(0)
+        most = (total.max().clamp(min=1) + (multiple - 1)) // multiple * multiple
+        frame = torch.arange(most, device=total.device).unsqueeze(0)
         mask = (frame < total).unsqueeze(-1)
         # The token of a frame is the first that ends behind it: as many end at or before it. The last token
         # is not counted, so a frame behind the end has it. (A trace would hold a clamp to it on the CPU.)

@@ -185,7 +185,8 @@ def expand(
             releases,
             elsewhere=format_ in profile.environments,
         )
-        cell = _cell(product, variant, profile, instances, generator, backend or "hosted", selection)
+        graphs = has_cuda_graphs(format_, backend or "hosted", profile, interface)
+        cell = _cell(product, variant, profile, instances, generator, backend or "hosted", graphs, selection)
         reason = None
         if not listed_here:
             reason = f"models/{spec.name}/model.yaml lists no accelerator {accelerator} for {format_}"
@@ -236,6 +237,7 @@ def _cell(
     instances: int,
     generator: Generator,
     backend: Backend,
+    graphs: bool,
     selection: Selection,
 ) -> Cell:
     batches = variant.serving.max_batch_size > 0
@@ -246,7 +248,7 @@ def _cell(
         device_kind=profile.device_kind,
         backend=backend,
         protocol=variant.serving.protocol,
-        cuda_graph=variant.serving.cuda_graph and has_cuda_graphs(product.format, backend, profile),
+        cuda_graph=variant.serving.cuda_graph and graphs,
         warm_up_batch_sizes=variant.offline.batch_sizes if variant.serving.warm_up and batches else (),
         load_timeout_s=variant.serving.load_timeout_s,
     )

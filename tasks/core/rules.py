@@ -13,9 +13,13 @@ from tasks.formats import FORMATS
 Backend = Literal["native", "hosted"]
 
 
-def has_cuda_graphs(format_: Format, backend: Backend, profile: GpuProfile) -> bool:
+def has_cuda_graphs(format_: Format, backend: Backend, profile: GpuProfile, interface: Interface) -> bool:
     """Whether a CUDA graph, where the model asks for one, is really captured."""
-    return profile.device_kind == "gpu" and (backend == "native" or FORMATS[format_].CUDA_GRAPHS)
+    if profile.device_kind != "gpu" or backend == "native":
+        return profile.device_kind == "gpu"
+    captured = FORMATS[format_].CUDA_GRAPHS
+    free = any(-1 in tensor.shape[1:] for tensor in interface.outputs)
+    return captured == "any" or (captured == "fixed" and not free)
 
 
 def why_no_environment(format_: Format, profile: GpuProfile) -> str | None:

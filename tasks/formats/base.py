@@ -53,8 +53,9 @@ class FormatModule(Protocol):
     configuration, "Optimization Policy")."""
     SESSION: str | None
     """The module of `tasks.hosting` that runs it; None: only the native backend does."""
-    CUDA_GRAPHS: bool
-    """Whether that session captures CUDA graphs."""
+    CUDA_GRAPHS: Literal["none", "fixed", "any"]
+    """Of which models that session captures CUDA graphs: of none, of those whose outputs have no free axis
+    but the batch, or of any."""
     ON_DEVICE: bool
     """Whether it takes and gives tensors that lie on the GPU."""
 

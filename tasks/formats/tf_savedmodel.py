@@ -31,7 +31,7 @@ PLATFORM = "tensorflow_savedmodel"
 ACCELERATORS: Mapping[Accelerator, tuple[Precision, ...]] = {"trt": ("fp32", "fp16"), "amp": ("fp32",)}
 """`amp` makes an fp32 graph fp16 where that is safe."""
 SESSION: str | None = "savedmodel_session"
-CUDA_GRAPHS = False
+CUDA_GRAPHS: Literal["none", "fixed", "any"] = "none"
 ON_DEVICE = False
 source = of_the_export
 calibrated = uncalibrated

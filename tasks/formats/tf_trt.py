@@ -38,7 +38,7 @@ PLATFORM = "tensorflow_savedmodel"
 ACCELERATORS: Mapping[Accelerator, tuple[Precision, ...]] = {}
 """None acts on it; the published tables call it accelerated by `trt`, so that a model may list that label."""
 SESSION: str | None = None
-CUDA_GRAPHS = False
+CUDA_GRAPHS: Literal["none", "fixed", "any"] = "none"
 ON_DEVICE = False
 source = of_the_export
 calibrated = uncalibrated

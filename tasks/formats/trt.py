@@ -34,7 +34,7 @@ NATIVE_BACKEND = "tensorrt"
 PLATFORM = ""
 ACCELERATORS: Mapping[Accelerator, tuple[Precision, ...]] = {}
 SESSION: str | None = "trt_session"
-CUDA_GRAPHS = False
+CUDA_GRAPHS: Literal["none", "fixed", "any"] = "none"
 ON_DEVICE = False
 calibrated = uncalibrated
 

@@ -36,17 +36,21 @@ class TorchSession(ABC):
 
     @abstractmethod
     def compute(self, tensors: Tensors) -> Tensors:
-        """Outputs on the device of inputs on it or in pinned memory, in the interface's order; on a GPU they
-        are good until the next call."""
+        """Outputs on the device of inputs on it or in the host's memory, in the interface's order; on a GPU
+        they are good until the next call."""
+
+    def placed(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A tensor on the device; to a GPU it goes through pinned memory."""
+        if self.device == tensor.device:
+            return tensor
+        return tensor.pin_memory().to(self.device, non_blocking=True)
 
     def run(self, inputs: dict[str, Array]) -> dict[str, Array]:
-        """One batch; arrays by tensor name, batch first. On a GPU the copies go through pinned memory."""
+        """One batch; arrays by tensor name, batch first."""
         with torch.inference_mode():
-            tensors = tuple(torch.from_numpy(inputs[name]) for name in self.inputs)
-            if self.device.type == "cpu":
-                values = self.compute(tensors)
-            else:
-                values = _to_host(self.compute(tuple(tensor.pin_memory() for tensor in tensors)))
+            values = self.compute(tuple(torch.from_numpy(inputs[name]) for name in self.inputs))
+            if self.device.type != "cpu":
+                values = _to_host(values)
         return {n: v.numpy() for n, v in zip(self.outputs, values, strict=True)}
 
     def run_on_device(self, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:

@@ -10,7 +10,7 @@ import pytest
 from tasks.core.matrix import Plan, Selection, expand
 from tasks.core.profile import GpuProfile
 from tasks.core.releases import load_releases
-from tasks.core.rules import choose_backend, why_no_accelerator
+from tasks.core.rules import choose_backend, has_cuda_graphs, why_no_accelerator
 from tasks.core.spec import FormatSpec, ModelSpec
 from tasks.core.values import Accelerator, Format, Interface, Precision
 from tasks.formats import trt
@@ -41,6 +41,25 @@ def plan(spec: ModelSpec, profile: GpuProfile, **more: Any) -> Plan:
         selection=selection,
         **more,
     )
+
+
+@pytest.mark.parametrize(
+    ("format_", "backend", "last_axis", "captured"),
+    [
+        ("onnx", "hosted", 4, True),
+        ("onnx", "hosted", -1, False),
+        ("ts-trace", "hosted", -1, True),
+        ("tf-savedmodel", "hosted", 4, False),
+        ("trt", "native", -1, True),
+    ],
+)
+def test_where_cuda_graphs_are_captured(
+    interface: Any, profile: GpuProfile, format_: Format, backend: Any, last_axis: int, captured: bool
+) -> None:
+    io = interface([("x", "float32", (-1, 4))], [("y", "float32", (-1, last_axis))])
+    on = {kind: profile.model_copy(update={"device_kind": kind}) for kind in ("gpu", "cpu")}
+    assert has_cuda_graphs(format_, backend, on["gpu"], io) is captured
+    assert not has_cuda_graphs(format_, backend, on["cpu"], io)
 
 
 def choose(

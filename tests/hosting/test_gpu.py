@@ -68,7 +68,7 @@ def test_torchscript_on_the_gpu_answers_as_on_the_cpu(run_python: Any, tmp_path:
 
 
 TRANSFORMER = """
-import json, sys, torch
+import copy, json, sys, torch
 from pathlib import Path
 from tasks.hosting.torchscript_session import Session
 class Layer(torch.nn.Module):
@@ -80,7 +80,7 @@ class Layer(torch.nn.Module):
         return self.norm(self.down(torch.nn.functional.gelu(self.up(x))) + x)
 torch.manual_seed(0)
 net, folder = torch.nn.Sequential(Layer(), Layer()).eval(), Path(sys.argv[1])
-torch.jit.trace(net, torch.zeros(2, 5, 200)).half().save(folder / "model.pt")
+torch.jit.trace(copy.deepcopy(net), torch.zeros(2, 5, 200)).half().save(folder / "model.pt")
 session = Session(folder, "GPU", cuda_graph=True)
 kinds = ["aten::gelu", "aten::layer_norm", "servegrid::add_layer_norm"]
 off = 0.0
@@ -101,6 +101,48 @@ def test_halved_transformers_are_joined_on_the_gpu_and_answer_as_in_fp32(
     *nodes, off = json.loads(run_python(TRANSFORMER, tmp_path).splitlines()[-1])
     assert nodes == [0, 0, 2]
     assert off < 0.01
+
+
+SPEECH = """
+import json, sys, torch
+from pathlib import Path
+from tasks.hosting.torchscript_session import Session
+class Speech(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inside, self.outside = torch.nn.Linear(6, 32), torch.nn.Linear(32, 4)
+    def forward(self, x):
+        hidden = self.inside(x)
+        longest = x[:, 0].round().long().max().clamp(min=1)
+        time = torch.arange(longest, device=x.device)
+        return self.outside(hidden).unsqueeze(1) * time[None, :, None], hidden
+torch.manual_seed(0)
+net, folder = Speech().eval(), Path(sys.argv[1])
+torch.jit.trace(net, torch.full((2, 6), 3.0)).save(folder / "model.pt")
+session = Session(folder, "GPU", cuda_graph=True)
+found = []
+for size, length in ((2, 3), (5, 3), (2, 7), (2, 3), (1, 7), (5, 3)):
+    x = torch.randn(size, 6).clamp(-1, 1)
+    x[-1, 0] = length
+    with torch.inference_mode():
+        want = net(x)
+        host = session.run({"x": x.numpy()})
+        there = session.run_on_device({"x": x.cuda()})
+        for name, value in zip(("y", "z"), want, strict=True):
+            assert host[name].shape == tuple(value.shape) == tuple(there[name].shape)
+            torch.testing.assert_close(torch.from_numpy(host[name]), value, rtol=0, atol=1e-4)
+            torch.testing.assert_close(there[name].cpu(), value, rtol=0, atol=1e-4)
+print(json.dumps(sorted(session._graphs._lengths)))
+"""
+
+
+def test_lengths_that_depend_on_the_data_have_a_graph_each(run_python: Any, tmp_path: Path) -> None:
+    shapes = {"in": {"x": [-1, 6]}, "out": {"y": [-1, -1, 4], "z": [-1, 32]}}
+    tensors = {f"{w}puts": [{"name": n, "shape": s} for n, s in shapes[w].items()] for w in shapes}
+    (tmp_path / "interface.json").write_text(json.dumps(tensors))
+    graphs = json.loads(run_python(SPEECH, tmp_path).splitlines()[-1])
+    sizes = [[1, 7], [2, 3], [2, 7], [5, 3]]
+    assert graphs == sorted([size, of_host, length] for size, length in sizes for of_host in (False, True))
 
 
 IMAGES = """

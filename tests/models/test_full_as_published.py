@@ -76,6 +76,7 @@ DEVIATIONS = {
     ("nnunet", "offline.shared_memory"): "system runs without a GPU, too; --shared-memory cuda",
     ("nnunet", "online.shared_memory"): "system runs without a GPU, too; --shared-memory cuda",
     ("nnunet", "serving.protocol"): "gRPC everywhere; --protocol http",
+    ("resnet50", "serving.cuda_graph"): "as for BERT",
     ("resnet50", "serving.protocol"): "gRPC everywhere; --protocol http",
     ("wide_and_deep", "serving.protocol"): "gRPC everywhere; --protocol http",
 }
