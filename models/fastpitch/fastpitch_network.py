@@ -151,6 +151,7 @@ class FastPitch(nn.Module):  # type: ignore[misc]
         ends = durations.cumsum(dim=1)
         total = ends[:, -1:]
         most = (total.max().clamp(min=1) + (multiple - 1)) // multiple * multiple
+        most = most.clamp(max=len(self.positions))  # it is not more; TensorRT needs a bound
         frame = torch.arange(most, device=total.device).unsqueeze(0)
         mask = (frame < total).unsqueeze(-1)
         # The token of a frame is the first that ends behind it: as many end at or before it. The last token
