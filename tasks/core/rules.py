@@ -15,8 +15,10 @@ Backend = Literal["native", "hosted"]
 
 def has_cuda_graphs(format_: Format, backend: Backend, profile: GpuProfile, interface: Interface) -> bool:
     """Whether a CUDA graph, where the model asks for one, is really captured."""
-    if profile.device_kind != "gpu" or backend == "native":
-        return profile.device_kind == "gpu"
+    if profile.device_kind != "gpu":
+        return False
+    if backend == "native":
+        return True
     captured = FORMATS[format_].CUDA_GRAPHS
     free = any(-1 in tensor.shape[1:] for tensor in interface.outputs)
     return captured == "any" or (captured == "fixed" and not free)

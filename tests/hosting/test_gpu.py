@@ -120,7 +120,6 @@ torch.manual_seed(0)
 net, folder = Speech().eval(), Path(sys.argv[1])
 torch.jit.trace(net, torch.full((2, 6), 3.0)).save(folder / "model.pt")
 session = Session(folder, "GPU", cuda_graph=True)
-found = []
 for size, length in ((2, 3), (5, 3), (2, 7), (2, 3), (1, 7), (5, 3)):
     x = torch.randn(size, 6).clamp(-1, 1)
     x[-1, 0] = length
