@@ -68,10 +68,11 @@ image-test:
 clean:
 	rm -rf .venv .servegrid build *.egg-info # a store that SERVEGRID_HOME names may be shared
 
+# Modules are compiled when they are first imported: most of these never are, and it is half of pip's time.
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "servegrid needs Python 3.11 or 3.12; set PYTHON=..." >&2; exit 2; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[torch,tensorflow,onnx,tensorrt-rtx,dev]'
+	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[torch,tensorflow,onnx,tensorrt-rtx,dev]'
 	touch $@
 
 $(SERVER): | $(INSTALLED)

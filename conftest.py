@@ -269,6 +269,6 @@ def _told(reports: list[pytest.TestReport]) -> dict[str, str]:
 
 def _defined(root: Path) -> Iterator[str]:
     """Files and names of all tests that there are."""
-    for path in root.rglob("test_*.py"):
+    for path in (root / "tests").rglob("test_*.py"):
         for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE):
             yield f"{path.relative_to(root).as_posix()}::{name}"

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import polars as pl
+from pydantic import ValidationError
 
 from flows.options import SweepOptions
 from flows.planning import ModelPlan
@@ -26,6 +27,7 @@ from tasks.core import leases, results
 from tasks.core.errors import UserError
 from tasks.core.files import write_atomic
 from tasks.core.values import Value
+from tasks.core.yaml_files import explain
 
 log = logging.getLogger("servegrid")
 
@@ -56,14 +58,18 @@ def read(folder: Path) -> Campaign:
     """What the campaign was asked for.
 
     Raises:
-        UserError: no campaign was begun there.
+        UserError: no campaign was begun there, or its file is damaged.
     """
+    path = folder / "campaign.json"
     try:
-        return Campaign.model_validate_json((folder / "campaign.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return Campaign.model_validate_json(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError) as error:
         known = sorted(p.parent.name for p in folder.parent.glob("*/campaign.json"))[-3:]
         last = ", ".join(known) or "none"
         raise UserError(f"{folder}: no campaign was begun there; the latest are: {last}") from error
+    except (OSError, ValueError) as error:
+        why = explain(error, Campaign) if isinstance(error, ValidationError) else error
+        raise UserError(f"{path}: cannot be read as the options of a campaign: {why}") from error
 
 
 def unreached(folder: Path) -> list[Key]:

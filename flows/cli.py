@@ -224,12 +224,14 @@ def _print_answer(folder: Path) -> None:
     """What to ship, and where the report is, if there is one."""
     from tasks.core import results
     from tasks.core.asked import objective
-    from tasks.reporting.answer import choices
+    from tasks.reporting.answer import best
 
     if not (folder / "report.html").exists():
         return
-    for choice in choices(*results.read(folder), slo=objective(folder)):
-        console.print(f"ship for {choice.sentence}", soft_wrap=True, markup=False, highlight=False)
+    choices, verdict = best(*results.read(folder), slo=objective(folder))
+    for choice in choices:
+        what = "ship" if verdict == "passed" else "no recommendation, measured only:"
+        console.print(f"{what} for {choice.sentence}", soft_wrap=True, markup=False, highlight=False)
     console.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
 
 

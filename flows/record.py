@@ -19,7 +19,7 @@ from tasks.baseline import Baseline
 from tasks.core.asked import ground
 from tasks.core.clock import collecting, now
 from tasks.core.environment import Host
-from tasks.core.errors import InfeasibleError, StepError, UnsupportedError, refusal
+from tasks.core.errors import InfeasibleError, StepError, UnsupportedError, UserError, refusal
 from tasks.core.files import write_atomic
 from tasks.core.memory import peak_bytes
 from tasks.core.results import (
@@ -142,6 +142,8 @@ class Recorder:
             except InfeasibleError as error:
                 record.largest_batch = error.largest_batch
                 record.outcome = Outcome(verdict="infeasible", reason=str(error))
+            except UserError as error:  # a file that the user gave, gone since the sweep began
+                record.outcome = Outcome(verdict="error", reason=str(error), command=self._again(cell))
             except StepError as error:
                 command = error.command or self._again(cell)
                 record.outcome = Outcome(verdict="error", reason=str(error), log=error.log, command=command)

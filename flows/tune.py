@@ -84,9 +84,9 @@ def tune_cell(name: str, slo: Slo, axes: Axes, options: SweepOptions, campaign: 
             with device_lock(at.profile, exclusive=True):
                 if fresh and plan.warm_up:
                     warm_up(plan, target, at.timeout_s)
-                with card.watching() as looks:
+                with card.watching(target.endpoint.server_pid) as looks:
                     found = GENERATORS[plan.generator].measure(point, target, site)
-            failed = examine(point, found, card.facts(looks, target.endpoint.server_pid)).failed_checks
+            failed = examine(point, found, card.facts(looks)).failed_checks
             latency, within = float(getattr(found, slo.column)), holds(slo, found)
             line = "%s, concurrency %d: %.1f inferences/s, %s %.2f ms%s%s"
             said = "" if within else "  (over the bound)"

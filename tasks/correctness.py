@@ -16,6 +16,7 @@ Random weights, and a model without a metric, have no second layer.
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +36,8 @@ from tasks.core.values import ArtifactRef, Cell, Endpoint, Precision, Value
 from tasks.invariance import Invariance, prove
 from tasks.matching import TensorMatch, match
 from tasks.predictions import CLIENTS, executed, predict
+
+log = logging.getLogger("servegrid")
 
 MOST_CLIENTS = 64
 """Threads of one process; beyond, they wait for each other."""
@@ -87,12 +90,14 @@ def correctness(
         with np.load(store.path(reference) / "outputs.npz") as file:
             expected = {name: file[name] for name in file}
         before = executed(endpoint)
+        log.info("%s  correctness  every sample, from %d clients at once", at.cell, clients)
         served = predict(endpoint, store.path(samples), cell.dynamic.max_batch_size, at.timeout_s, clients)
         batches = executed(endpoint) - before
         folder = _keep(cell, served, expected, at)
         _keep_inputs(folder, store.path(samples), spec.fixed_batch or min(KEPT, cell.dynamic.max_batch_size))
         inputs = given(prepared=prepared, samples=samples)
         scores = _scores(cell, metric, inputs, folder, at) if metric else None
+        log.info("%s  correctness  some of them alone and in other batches", at.cell)
         invariance = prove(endpoint, store.path(samples), cell.dynamic, outputs, tolerances, at.timeout_s)
     found = Correctness(
         tensors=match(outputs, served, expected, tolerances),

@@ -81,7 +81,7 @@ def prove(
 
 def _sizes(ask: Ask, data: Samples, largest: int) -> tuple[Arrays, Arrays]:
     """The first samples in batches of growing size, and the same rows asked alone; of large batches some."""
-    sizes = [n for n in range(2, largest + 1) if largest <= EVERY_SIZE_UP_TO or n & (n - 1) == 0]
+    sizes = [n for n in range(2, largest + 1) if n <= EVERY_SIZE_UP_TO or n & (n - 1) == 0]
     rows = {size: _compared(size) for size in sorted({*sizes, largest})}
     alone = {
         index: ask(data.batch(index, 1)) for index in sorted({i for found in rows.values() for i in found})

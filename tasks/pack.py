@@ -26,11 +26,9 @@ ROOM = 2.0
 """The sample's answer may be off by this many times the largest difference that correctness found on all
 samples: another batch size, or another card of the kind, rounds a little otherwise."""
 LEAST = 1e-6
-PROVEN = {
-    "passed": "the task metric is within its bounds",
-    "measured": "tensors agree with the framework's; no metric says more",
-    "unstable": "the task metric is within its bounds; throughput and latency were not stable",
-}
+WITHIN = "the task metric is within its bounds"
+NO_METRIC = "tensors agree with the framework's; no metric says more"
+UNSTABLE = "throughput and latency were not stable"
 
 
 def pack(campaign: Path, cell: str, target: Path, site: Site, profile: str | None = None) -> Row:
@@ -132,9 +130,10 @@ def _sample(predictions: Path, target: Path) -> None:
 def _certificate(row: Row) -> dict[str, Any]:
     names = ("metric", "framework_metric", "served_metric", "metric_drop", "blind_metric")
     bounds = ("largest_difference", "least_cosine", "invariance")
+    proven = NO_METRIC if row["served_metric"] is None else WITHIN
     return {
         **{name: row[name] for name in ("model", "cell", "campaign", "gpu", "verdict")},
-        "means": PROVEN[row["verdict"]],
+        "means": f"{proven}; {UNSTABLE}" if row["verdict"] == "unstable" else proven,
         **{name: row[name] for name in (*names, *bounds)},
         "metrics": held(row["metrics"]),
         "allowed_difference": max(ROOM * row["largest_difference"], LEAST),

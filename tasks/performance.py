@@ -69,6 +69,7 @@ def measure(
     ):
         try:
             if plan.warm_up:
+                log.info("%s  %s  warming up", at.cell, plan.scenario)
                 warm_up(plan, target, at.timeout_s)
             following = steps(plan)
             chosen = next(following, None)
@@ -98,9 +99,9 @@ def _measure(plan: LoadPlan, chosen: Chosen, target: Target, at: Workplace) -> M
     # perf_analyzer counts latency from the time at which it sends, not from that at which it should have.
     generator = GENERATORS[plan.generator if point.concurrency else "client"]
     began = now()
-    with card.watching() as looks:
+    with card.watching(target.endpoint.server_pid) as looks:
         measurement = generator.measure(point, target, at.site)
-    trust = examine(point, measurement, card.facts(looks, target.endpoint.server_pid))
+    trust = examine(point, measurement, card.facts(looks))
     log.info(
         "%s  %s  batch %d  %s: %.1f inferences/s, p99 %.2f ms%s",
         at.cell,

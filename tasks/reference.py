@@ -13,7 +13,7 @@ from tasks.core.roofline import Count
 from tasks.core.store import BuildRequest, given
 from tasks.core.values import ArtifactRef, Cell
 
-VERSION = 3
+VERSION = 4
 
 
 def request(plugin: Plugin, cell: Cell, prepared: ArtifactRef | None, samples: ArtifactRef) -> BuildRequest:

@@ -72,6 +72,28 @@ def test_pack_has_files_in_place_of_links_and_the_answer_to_the_sample(
     assert not (target / "model").exists()  # the model has no client of its own
 
 
+@pytest.mark.parametrize(
+    ("verdict", "served", "means"),
+    [
+        ("passed", 0.9, "the task metric is within its bounds"),
+        ("measured", None, "tensors agree with the framework's; no metric says more"),
+        ("unstable", 0.9, "the task metric is within its bounds; throughput and latency were not stable"),
+        (
+            "unstable",
+            None,
+            "tensors agree with the framework's; no metric says more; throughput and latency were not stable",
+        ),
+    ],
+)
+def test_certificate_says_what_was_proven(
+    campaign: Path, site: Site, tmp_path: Path, verdict: str, served: float | None, means: str
+) -> None:
+    (campaign / "rows.jsonl").unlink()
+    Writer(campaign).append("cell", CELL | {"verdict": verdict, "served_metric": served})
+    pack(campaign, "toy-onnx", tmp_path / "pack", site)
+    assert json.loads((tmp_path / "pack" / "certificate.json").read_text())["means"] == means
+
+
 def test_reports_of_a_pack_and_of_its_campaign_answer_its_objective(
     campaign: Path, site: Site, tmp_path: Path
 ) -> None:

@@ -40,18 +40,20 @@ class CardFacts(Value):
 
 
 class Sample(Value):
-    """One look at the card."""
+    """One look at the card; `ours` are those of its processes that belong to this one or to the server."""
 
     sm_clock_mhz: int
     temperature_c: int
     power_w: float | None
     reasons: tuple[str, ...]
     pids: tuple[int, ...]
+    ours: tuple[int, ...]
 
 
 @contextmanager
-def watching() -> Iterator[list[Sample]]:
-    """Looks at the card that this process uses, taken while the block runs; none without one."""
+def watching(server_pid: int | None = None) -> Iterator[list[Sample]]:
+    """Looks at the card that this process uses, taken while the block runs; none without one. The server is
+    ours, too, whoever started its process."""
     samples: list[Sample] = []
     with nvml() as library:
         if library is None:
@@ -62,7 +64,7 @@ def watching() -> Iterator[list[Sample]]:
 
         def look() -> None:
             while True:
-                samples.append(sample(library, handle))
+                samples.append(sample(library, handle, {os.getpid(), server_pid}))
                 if halt.wait(EVERY_S):
                     return
 
@@ -75,31 +77,37 @@ def watching() -> Iterator[list[Sample]]:
             thread.join()
 
 
-def sample(library: Any, handle: Any) -> Sample:
-    """What NVML says now. A card that does not tell its power, as some virtual ones, has none."""
+def sample(library: Any, handle: Any, roots: Set[int | None]) -> Sample:
+    """What NVML says now; a card that does not tell its power, as some virtual ones, has none.
+
+    Whose its processes are is looked up at once: a load generator with tensors on the card is gone after its
+    point. Those of `roots`, and what descends from them, are ours.
+    """
     slowed = library.nvmlDeviceGetCurrentClocksEventReasons(handle)
     bits = {ours: getattr(library, f"nvmlClocksEventReason{name}") for name, ours in REASONS.items()}
     try:
         power_w = library.nvmlDeviceGetPowerUsage(handle) / 1e3
     except library.NVMLError:
         power_w = None
+    pids = tuple(p.pid for p in library.nvmlDeviceGetComputeRunningProcesses(handle))
     return Sample(
         sm_clock_mhz=library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM),
         temperature_c=library.nvmlDeviceGetTemperature(handle, library.NVML_TEMPERATURE_GPU),
         power_w=power_w,
         reasons=tuple(name for name, bit in bits.items() if slowed & bit),
-        pids=tuple(p.pid for p in library.nvmlDeviceGetComputeRunningProcesses(handle)),
+        pids=pids,
+        ours=tuple(pid for pid in pids if _descends(pid, roots)),
     )
 
 
-def facts(samples: list[Sample], server_pid: int | None = None) -> CardFacts | None:
-    """The looks as one; None where there are none. The server is ours, too, whoever started its process."""
+def facts(samples: list[Sample]) -> CardFacts | None:
+    """The looks as one; None where there are none."""
     if not samples:
         return None
     clocks = [s.sm_clock_mhz for s in samples]
     powers = [s.power_w for s in samples if s.power_w is not None]
     pids = {pid for s in samples for pid in s.pids}
-    ours = {pid for pid in pids if _descends(pid, {os.getpid(), server_pid})}
+    ours = {pid for s in samples for pid in s.ours}
     return CardFacts(
         sm_clock_min_mhz=min(clocks),
         sm_clock_max_mhz=max(clocks),

@@ -25,8 +25,9 @@ WIDER: dict[Precision, tuple[Precision, ...]] = {
 class Count(Value):
     """What one sample costs. `flops` as the framework's own counter has them, a multiply-add as two, of the
     shape that is sent: padding and what a mask hides is work, too. PyTorch counts matrix products,
-    convolutions and attention; TensorFlow pointwise operators as well. `weights`: floating-point
-    parameters; `sample_bytes`: inputs and outputs. None: not counted."""
+    convolutions and attention; TensorFlow pointwise operators as well; of an ONNX file products and
+    convolutions are counted. `weights`: floating-point parameters; `sample_bytes`: inputs and outputs.
+    None: not counted."""
 
     flops: float | None
     weights: int | None

@@ -120,7 +120,7 @@ def stable(windows: Sequence[Window]) -> bool:
     """Whether the last three windows agree within 10 % in throughput and in latency.
 
     The rule of perf_analyzer (its documentation, "Measurement Modes"): largest over smallest. At a request
-    rate every window must also have answered what was due in it, but for the same 10 %.
+    rate these three together must also have answered what was due in them, but for the same 10 %.
     """
     last = windows[-STABLE_WINDOWS:]
     return (

@@ -16,7 +16,7 @@ from tasks.servers.connection import connect
 
 def warm_up(plan: LoadPlan, target: Target, timeout_s: float) -> None:
     """Send one batch of every size that the server may run: those of the plan, or, where it batches
-    dynamically, each up to the largest.
+    dynamically, each that their requests make together, up to the largest.
 
     Raises:
         StepError: a batch was not answered.
@@ -37,4 +37,6 @@ def sizes(plan: LoadPlan, config: str) -> tuple[int, ...]:
     """The batch sizes to warm, for a model config (JSON)."""
     entries = json.loads(config)
     largest = int(entries.get("max_batch_size", 0))
-    return tuple(range(1, largest + 1)) if "dynamic_batching" in entries and largest else plan.batch_sizes
+    if "dynamic_batching" not in entries or not largest:
+        return plan.batch_sizes
+    return tuple(sorted({size for one in plan.batch_sizes for size in range(one, largest + 1, one)}))

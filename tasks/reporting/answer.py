@@ -20,6 +20,13 @@ SAID = ("model", "format", "precision", "instances", "batch", "throughput", "p99
 """What an answer says of its point: one whose row lacks any of it, being damaged, answers nothing."""
 
 
+NOTHING = "Nothing: no cell passed with a stable point."
+UNPROVEN = (
+    "Nothing: no cell passed. Below is the best of what was measured only: no metric has proven it, so it is "
+    "no recommendation."
+)
+
+
 class Aim(Value):
     """One question: the most or the least of a column, among the points of a scenario under a limit: those at
     a concurrency or, `at_rate`, the highest request rate of each cell that holds the limit."""

@@ -1,4 +1,4 @@
-"""Which columns the report shows, and how each is called: the one place that names them.
+"""Which columns the page shows, and how each is called; `report.md` has fewer and names them itself.
 
 A table shows those of its columns that are there and were measured. A column that no list names is shown
 behind them under its own name, so that a new measurement needs no change here to be seen.

@@ -13,7 +13,7 @@ import vl_convert
 from tasks.core.columns import held
 from tasks.core.results import Verdict
 from tasks.core.slo import Slo
-from tasks.reporting.answer import Choice, best, frontier, lead_text
+from tasks.reporting.answer import NOTHING, UNPROVEN, Choice, best, frontier, lead_text
 from tasks.reporting.charts import Drawing
 from tasks.reporting.headings import FILTERS
 from tasks.reporting.markdown import verdicts
@@ -99,13 +99,10 @@ def _header(campaign: str, cells: pl.DataFrame) -> str:
 
 def _answers(answers: list[Choice], verdict: Verdict) -> str:
     if not answers:
-        return '<p class="panel">Nothing: no cell passed with a stable point.</p>'
-    unproven = (
-        '<p class="panel">Nothing: no cell passed. Below is the best of what was <b>measured only</b>: '
-        "no metric has proven it, so it is no recommendation.</p>"
-    )
+        return f'<p class="panel">{NOTHING}</p>'
+    unproven = "" if verdict == "passed" else f'<p class="panel">{UNPROVEN}</p>'
     cards = "".join(_card(choice, verdict) for choice in answers)
-    return f'{unproven if verdict != "passed" else ""}<div class="answers">{cards}</div>'
+    return f'{unproven}<div class="answers">{cards}</div>'
 
 
 def _card(choice: Choice, verdict: Verdict) -> str:

@@ -9,7 +9,7 @@ import polars as pl
 from tasks.core.columns import held
 from tasks.core.results import FAILING
 from tasks.core.slo import Slo
-from tasks.reporting.answer import choices, lead_text, other_checks
+from tasks.reporting.answer import NOTHING, UNPROVEN, best, lead_text, other_checks
 from tasks.reporting.headings import PUBLISHED
 from tasks.reporting.history import Move
 from tasks.reporting.tables import ENERGY, in_a_line
@@ -77,6 +77,7 @@ def _where(cells: pl.DataFrame) -> str:
 
 
 def _answer(cells: pl.DataFrame, measurements: pl.DataFrame, slo: Slo | None) -> str:
+    found, verdict = best(cells, measurements, slo)
     rows = [
         (
             f"{c.model}: {c.aim}",
@@ -87,12 +88,13 @@ def _answer(cells: pl.DataFrame, measurements: pl.DataFrame, slo: Slo | None) ->
             c.accuracy,
             lead_text(c),
         )
-        for c in choices(cells, measurements, slo)
+        for c in found
     ]
     if not rows:
-        return "Nothing: no cell passed with a stable point."
-    head = ("for", "ship", "at", "inferences/s", "p99 ms", "accuracy", "lead")
-    return _table(head, rows)
+        return NOTHING
+    ship = "ship" if verdict == "passed" else "measured only"
+    table = _table(("for", ship, "at", "inferences/s", "p99 ms", "accuracy", "lead"), rows)
+    return table if verdict == "passed" else f"{UNPROVEN}\n\n{table}"
 
 
 def _cells(cells: pl.DataFrame) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +25,7 @@ def look(**changes: Any) -> Sample:
         "power_w": 300.0,
         "reasons": (),
         "pids": (os.getpid(),),
+        "ours": (os.getpid(),),
     }
     return Sample.model_validate(known | changes)
 
@@ -49,26 +52,44 @@ def test_looks_are_put_together() -> None:
     [((os.getpid(), STRANGER), 1), ((), 0), ((STRANGER,), None)],  # the last: numbers of another name space
 )
 def test_processes_of_others_are_told_from_ours(pids: tuple[int, ...], foreign: int | None) -> None:
-    found = facts([look(pids=pids)])
+    found = facts([sample(library(pids), None, {os.getpid()})])
     assert found is not None
     assert found.foreign_processes == foreign
 
 
 def test_a_server_that_another_process_started_is_ours() -> None:
     """A container is a child of the engine."""
-    looks = [look(pids=(os.getpid(), os.getppid(), STRANGER))]
+    pids = (os.getpid(), os.getppid(), STRANGER)
     for server_pid, expected in ((None, 2), (os.getppid(), 1)):
-        found = facts(looks, server_pid)
+        found = facts([sample(library(pids), None, {os.getpid(), server_pid})])
         assert found is not None and found.foreign_processes == expected
 
 
+def test_a_load_generator_that_is_gone_after_its_point_was_ours() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as generator:
+        looks = [sample(library((os.getpid(), generator.pid)), None, {os.getpid()})]
+    found = facts(looks)
+    assert found is not None and found.foreign_processes == 0
+
+
 def test_made_up_answers_of_nvml_are_read_by_its_real_names() -> None:
+    fake = library((STRANGER,))
+    assert sample(fake, None, {os.getpid()}) == look(
+        sm_clock_mhz=1500, temperature_c=55, power_w=None, reasons=("hw_thermal",), pids=(STRANGER,), ours=()
+    )
+    assert all(hasattr(pynvml, name) for name in vars(fake))
+    assert set(card.THERMAL) < set(card.REASONS.values())
+
+
+def library(pids: tuple[int, ...]) -> SimpleNamespace:
+    """NVML, as it were, with a card that does not tell its power and these processes on it."""
+
     def refuse(handle: Any) -> int:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
     slowed = pynvml.nvmlClocksEventReasonGpuIdle | pynvml.nvmlClocksEventReasonHwThermalSlowdown
     names = {name: getattr(pynvml, name) for name in dir(pynvml) if "Reason" in name or name.isupper()}
-    fake = SimpleNamespace(
+    return SimpleNamespace(
         **{
             **names,
             "NVMLError": pynvml.NVMLError,
@@ -76,11 +97,6 @@ def test_made_up_answers_of_nvml_are_read_by_its_real_names() -> None:
             "nvmlDeviceGetPowerUsage": refuse,
             "nvmlDeviceGetClockInfo": lambda handle, kind: {pynvml.NVML_CLOCK_SM: 1500}[kind],
             "nvmlDeviceGetTemperature": lambda handle, kind: {pynvml.NVML_TEMPERATURE_GPU: 55}[kind],
-            "nvmlDeviceGetComputeRunningProcesses": lambda handle: [SimpleNamespace(pid=7)],
+            "nvmlDeviceGetComputeRunningProcesses": lambda handle: [SimpleNamespace(pid=pid) for pid in pids],
         }
     )
-    assert sample(fake, None) == look(
-        sm_clock_mhz=1500, temperature_c=55, power_w=None, reasons=("hw_thermal",), pids=(7,)
-    )
-    assert all(hasattr(pynvml, name) for name in vars(fake))
-    assert set(card.THERMAL) < set(card.REASONS.values())

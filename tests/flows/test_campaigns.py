@@ -83,6 +83,9 @@ def test_campaign_is_begun_once_and_led_by_one(tmp_path: Path, plans: tuple[Mode
     assert read(folder).attempt == 1
     with pytest.raises(UserError, match=r"no campaign was begun there; the latest are: c"):
         read(tmp_path / "other")
+    (folder / "campaign.json").write_text('{"options": {"colour": "red"}, "attempt": 1, "cells": []}')
+    with pytest.raises(UserError, match=r"c/campaign.json: cannot be read .*options.colour: no such key"):
+        read(folder)
 
 
 def test_cells_without_a_row_and_skipped_ones_are_unfinished(

@@ -203,7 +203,7 @@ def test_damaged_campaign(text: str, servegrid: Run, home: Path, happened: Any) 
     for words in (["pack", "a", str(home / "pack")], ["report", "old"], ["sweep", "--resume", "old"]):
         code, output = servegrid(*words)
         assert (code, len(output.splitlines())) == (2, 1), output
-        assert str(folder) in output
+        assert str(folder / "campaign.json") in output and "cannot be read" in output, output
     assert not (home / "pack").exists()
     happened(output)
 

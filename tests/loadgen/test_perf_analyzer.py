@@ -28,6 +28,23 @@ def table(tmp_path: Path) -> Path:
     return shutil.copy(DATA / "whole.csv", tmp_path / "table.csv")
 
 
+@pytest.mark.parametrize(
+    ("shared_memory", "batch", "inputs", "distinct"),
+    [
+        ("cuda", 8, 1, 64),
+        ("cuda", 4096, 29, 33),
+        ("cuda", 131072, 29, 8),
+        ("system", 131072, 29, 64),
+        ("none", 131072, 29, 64),
+    ],
+)
+def test_a_large_batch_on_the_card_is_made_of_fewer_samples(
+    shared_memory: str, batch: int, inputs: int, distinct: int
+) -> None:
+    point = RECORDED.model_copy(update={"shared_memory": shared_memory, "batch": batch})
+    assert perf_analyzer.distinct_samples(point, inputs) == distinct
+
+
 def recorded(name: str) -> str:
     return (DATA / f"{name}.log").read_text()
 

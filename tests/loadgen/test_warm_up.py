@@ -20,17 +20,19 @@ PLAN = LoadPlan(scenario="offline", batch_sizes=(1, 4), concurrency=(1,), genera
 
 
 @pytest.mark.parametrize(
-    ("config", "expected"),
+    ("requests", "config", "expected"),
     [
-        ({"max_batch_size": 6, "dynamic_batching": {}}, (1, 2, 3, 4, 5, 6)),
-        ({"max_batch_size": 6}, (1, 4)),
-        ({"dynamic_batching": {}}, (1, 4)),  # no batching at all
+        ((1, 4), {"max_batch_size": 6, "dynamic_batching": {}}, (1, 2, 3, 4, 5, 6)),
+        ((2048,), {"max_batch_size": 8192, "dynamic_batching": {}}, (2048, 4096, 6144, 8192)),
+        ((4, 6), {"max_batch_size": 13, "dynamic_batching": {}}, (4, 6, 8, 12)),
+        ((1, 4), {"max_batch_size": 6}, (1, 4)),
+        ((1, 4), {"dynamic_batching": {}}, (1, 4)),  # no batching at all
     ],
 )
 def test_every_size_that_the_server_may_run_is_warmed(
-    config: dict[str, Any], expected: tuple[int, ...]
+    requests: tuple[int, ...], config: dict[str, Any], expected: tuple[int, ...]
 ) -> None:
-    assert sizes(PLAN, json.dumps(config)) == expected
+    assert sizes(PLAN.model_copy(update={"batch_sizes": requests}), json.dumps(config)) == expected
 
 
 @pytest.fixture(scope="module")

@@ -40,6 +40,13 @@ def test_markdown_of_an_empty_campaign_says_so(empty: Frames) -> None:
     assert "Nothing: no cell passed" in text
 
 
+def test_markdown_of_cells_that_were_only_measured_recommends_none(cells: Rows, points: Rows) -> None:
+    rows = cells({"cell": "a", "verdict": "measured", "metric": None, "served_metric": None})
+    text = document("c", rows, points({"cell": "a"}))
+    assert "Nothing: no cell passed" in text and "no recommendation" in text
+    assert "| for | measured only |" in text and "most throughput, online" in text
+
+
 def test_markdown_has_the_answer_the_cells_and_the_points(two: Frames) -> None:
     text = document("c", *two)
     assert (
