@@ -14,18 +14,16 @@ from flows.planning import preflight
 from flows.qualify import build_cell, workplace
 from flows.server_choosing import own_server
 from tasks.configure import configure
-from tasks.core import card
 from tasks.core.environment import device_lock, pin_card
 from tasks.core.errors import UserError
 from tasks.core.site import default_site
 from tasks.core.slo import Slo
 from tasks.core.values import Endpoint, Value
 from tasks.deploy import deploy
-from tasks.loadgen import GENERATORS
 from tasks.loadgen.base import Target
 from tasks.loadgen.points import holds, point_of
-from tasks.loadgen.trust import examine
 from tasks.loadgen.warm_up import warm_up
+from tasks.performance import measure_point
 from tasks.servers import server
 from tasks.tuning import Axes, Setting, Trial, grid, search, winner
 
@@ -84,13 +82,11 @@ def tune_cell(name: str, slo: Slo, axes: Axes, options: SweepOptions, campaign: 
             with device_lock(at.profile, exclusive=True):
                 if fresh and plan.warm_up:
                     warm_up(plan, target, at.timeout_s)
-                with card.watching(target.endpoint.server_pid) as looks:
-                    found = GENERATORS[plan.generator].measure(point, target, site)
-            failed = examine(point, found, card.facts(looks)).failed_checks
+                found, trust = measure_point(plan.generator, point, target, site)
             latency, within = float(getattr(found, slo.column)), holds(slo, found)
             line = "%s, concurrency %d: %.1f inferences/s, %s %.2f ms%s%s"
             said = "" if within else "  (over the bound)"
-            fails = f"  (fails {', '.join(failed)})" if failed else ""
+            fails = f"  (fails {', '.join(trust.failed_checks)})" if trust.failed_checks else ""
             log.info(line, setting, concurrency, found.throughput, slo.statistic, latency, said, fails)
             return Trial(
                 setting=setting,
@@ -99,7 +95,7 @@ def tune_cell(name: str, slo: Slo, axes: Axes, options: SweepOptions, campaign: 
                 latency_ms=latency,
                 stable=found.stable,
                 holds=within and found.stable,
-                failed_checks=failed,
+                failed_checks=trust.failed_checks,
             )
 
         most = axes.max_concurrency or 2 * cell.dynamic.max_batch_size * max(axes.instances)

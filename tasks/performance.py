@@ -12,7 +12,8 @@ from tasks.core.build import Workplace
 from tasks.core.clock import now, work
 from tasks.core.environment import device_lock
 from tasks.core.errors import StepError
-from tasks.core.values import ArtifactRef, Endpoint, LoadPlan, Value
+from tasks.core.site import Site
+from tasks.core.values import ArtifactRef, Endpoint, Generator, LoadPlan, Value
 from tasks.loadgen import GENERATORS
 from tasks.loadgen.base import Measurement, Point, Target
 from tasks.loadgen.points import Chosen, Mark, Steps, marks, steps
@@ -97,11 +98,9 @@ def _measure(plan: LoadPlan, chosen: Chosen, target: Target, at: Workplace) -> M
     if chosen.why:
         log.info("%s  %s  next is %s: %s", at.cell, plan.scenario, _load(point), chosen.why)
     # perf_analyzer counts latency from the time at which it sends, not from that at which it should have.
-    generator = GENERATORS[plan.generator if point.concurrency else "client"]
+    generator = plan.generator if point.concurrency else "client"
     began = now()
-    with card.watching(target.endpoint.server_pid) as looks:
-        measurement = generator.measure(point, target, at.site)
-    trust = examine(point, measurement, card.facts(looks))
+    measurement, trust = measure_point(generator, point, target, at.site)
     log.info(
         "%s  %s  batch %d  %s: %.1f inferences/s, p99 %.2f ms%s",
         at.cell,
@@ -119,6 +118,19 @@ def _measure(plan: LoadPlan, chosen: Chosen, target: Target, at: Workplace) -> M
         ended_at=now(),
         trust=trust,
     )
+
+
+def measure_point(
+    generator: Generator, point: Point, target: Target, site: Site
+) -> tuple[Measurement, TrustCard]:
+    """One point by one load generator, and how far it can be trusted; the card is watched meanwhile.
+
+    Raises:
+        StepError: the generator or the server failed.
+    """
+    with card.watching(target.endpoint.server_pid) as looks:
+        measurement = GENERATORS[generator].measure(point, target, site)
+    return measurement, examine(point, measurement, card.facts(looks))
 
 
 def _load(point: Point) -> str:

@@ -22,7 +22,9 @@ def test_right(text, happened):
 
 @pytest.mark.fault("Leaks", "nothing", what="a process")
 def test_process():
-    subprocess.Popen(["sleep", "5"], start_new_session=True)
+    words = ["sh", "-c", "echo; exec sleep 5"]
+    process = subprocess.Popen(words, start_new_session=True, stdout=subprocess.PIPE)
+    process.stdout.read(1)  # it runs: while it is started, nobody sees its environment
 
 @pytest.mark.fault("Leaks", "nothing", what="shared memory")
 def test_shared_memory():
@@ -51,10 +53,11 @@ def test_what_goes_wrong_is_counted(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(conftest.replace("LEAVE_S = 5.0", "LEAVE_S = 0.2"))
     (tmp_path / "docs").mkdir()
     shutil.copy(ROOT / "docs" / "make_reliability.py", tmp_path / "docs")
-    (tmp_path / "test_it.py").write_text(TESTS)
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_it.py").write_text(TESTS)
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "--rootdir", str(tmp_path)]
     done = subprocess.run(
-        [*words, "--reliability", "page.md", "-W", "ignore", "test_it.py"],
+        [*words, "--reliability", "page.md", "-W", "ignore", "tests/test_it.py"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -94,7 +94,7 @@ class Product(Value):
 
 
 class Serving(Value):
-    """How it is served: decides `config.pbtxt`.
+    """How it is served: `config.pbtxt`, how long loading may take, and the `protocol` that is meant for it.
 
     `warm_up_batch_sizes` are run by the server as it loads the model.
     """

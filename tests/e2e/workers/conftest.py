@@ -38,7 +38,7 @@ class Grid:
         self.root = root
         self._env = {
             "PREFECT_API_DATABASE_CONNECTION_URL": database,
-            "PREFECT_WORKER_QUERY_SECONDS": "2",
+            "PREFECT_WORKER_QUERY_SECONDS": "1",
             "SERVEGRID_HOME": command.env["SERVEGRID_HOME"],  # by which its processes are found
             "PREFECT_LOGGING_EXTRA_LOGGERS": "servegrid",
         }
