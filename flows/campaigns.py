@@ -24,6 +24,7 @@ from pydantic import ValidationError
 from flows.options import SweepOptions
 from flows.planning import ModelPlan
 from tasks.core import leases, results
+from tasks.core.asked import damaged
 from tasks.core.errors import UserError
 from tasks.core.files import write_atomic
 from tasks.core.values import Value
@@ -69,7 +70,7 @@ def read(folder: Path) -> Campaign:
         raise UserError(f"{folder}: no campaign was begun there; the latest are: {last}") from error
     except (OSError, ValueError) as error:
         why = explain(error, Campaign) if isinstance(error, ValidationError) else error
-        raise UserError(f"{path}: cannot be read as the options of a campaign: {why}") from error
+        raise damaged(path, why) from error
 
 
 def unreached(folder: Path) -> list[Key]:

@@ -11,6 +11,7 @@ import onnx
 
 Shapes = Mapping[str, tuple[int, ...]]
 """Name of a tensor -> its shape, where every axis is known."""
+COUNTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
 def count(model: Any, inputs: Shapes) -> tuple[float | None, int]:
@@ -26,7 +27,7 @@ def count(model: Any, inputs: Shapes) -> tuple[float | None, int]:
     graph = onnx.shape_inference.infer_shapes(model, data_prop=True).graph
     weights = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer}
     known = weights | dict(_shapes((*graph.input, *graph.value_info, *graph.output)))
-    found = [operations(node, known) for node in graph.node if node.op_type in OPERATIONS]
+    found = [operations(node, known) for node in graph.node if node.op_type in COUNTED]
     floats = sum(math.prod(tensor.dims) for tensor in graph.initializer if _is_float(tensor))
     return (None if None in found else float(sum(filter(None, found)))), floats
 
@@ -36,29 +37,17 @@ def operations(node: Any, known: Shapes) -> int | None:
     first, second, out = (known.get(name) for name in (node.input[0], node.input[1], node.output[0]))
     if first is None or second is None or out is None:
         return None
-    attributes = {entry.name: onnx.helper.get_attribute_value(entry) for entry in node.attribute}
-    return 2 * OPERATIONS[node.op_type](first, second, out, attributes)
-
-
-def _conv(image: Sequence[int], kernel: Sequence[int], out: Sequence[int], attributes: Any) -> int:
-    """Every output by a kernel [out, in / groups, *space]."""
-    return math.prod(out) * math.prod(kernel[1:])
-
-
-def _conv_transpose(image: Sequence[int], kernel: Sequence[int], out: Sequence[int], attributes: Any) -> int:
-    """Every input by a kernel [in, out / groups, *space]."""
-    return math.prod(image) * math.prod(kernel[1:])
-
-
-def _gemm(a: Sequence[int], b: Sequence[int], out: Sequence[int], attributes: Any) -> int:
-    return math.prod(out) * a[0 if attributes.get("transA") else 1]
-
-
-def _matmul(a: Sequence[int], b: Sequence[int], out: Sequence[int], attributes: Any) -> int:
-    return math.prod(out) * a[-1]
-
-
-OPERATIONS = {"Conv": _conv, "ConvTranspose": _conv_transpose, "Gemm": _gemm, "MatMul": _matmul}
+    match node.op_type:
+        case "Conv":  # every output by a kernel [out, in / groups, *space]
+            products = math.prod(out) * math.prod(second[1:])
+        case "ConvTranspose":  # every input by a kernel [in, out / groups, *space]
+            products = math.prod(first) * math.prod(second[1:])
+        case "Gemm":
+            across = any(entry.name == "transA" and entry.i for entry in node.attribute)
+            products = math.prod(out) * first[0 if across else 1]
+        case "MatMul":
+            products = math.prod(out) * first[-1]
+    return 2 * products
 
 
 def _shapes(values: Sequence[Any]) -> Iterator[tuple[str, tuple[int, ...]]]:

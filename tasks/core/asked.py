@@ -20,7 +20,12 @@ def asked(folder: Path) -> dict[str, Any]:
     try:
         return dict(json.loads(path.read_text(encoding="utf-8"))["options"]) if path.exists() else {}
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{path}: cannot be read as the options of a campaign: {error}") from error
+        raise damaged(path, error) from error
+
+
+def damaged(path: Path, why: object) -> UserError:
+    """That a `campaign.json` does not say what a campaign was asked for."""
+    return UserError(f"{path}: cannot be read as the options of a campaign: {why}")
 
 
 def ground(folder: Path, profile: str) -> Path:

@@ -4,12 +4,19 @@ without batches above 1.)"""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from tasks.core.environment import instruction_sets
 from tasks.core.releases import Releases
 from tasks.core.values import Accelerator, ExportFormat, Interface, Precision, Product
-from tasks.formats.base import OtherEnvironment, every_version, of_the_export, uncalibrated
+from tasks.formats.base import (
+    CudaGraphs,
+    OtherEnvironment,
+    TorchJit,
+    every_version,
+    of_the_export,
+    uncalibrated,
+)
 
 if TYPE_CHECKING:
     from tasks.core.spec import ModelSpec
@@ -19,7 +26,7 @@ PRECISIONS: tuple[Precision, ...] = ("fp32",)
 UNBUILT: Mapping[Precision, str] = {
     "fp16": "compiled for a GPU its package crashes as it is loaded (seen with torch 2.11 and CUDA 13.0)"
 }
-TORCH_JIT: Literal["none", "trace", "script"] = "none"
+TORCH_JIT: TorchJit = "none"
 ENGINES = False
 CONVERT_STEP = "compile_package"
 LIBRARIES: tuple[str, ...] = ("torch",)
@@ -30,7 +37,7 @@ NATIVE_BACKEND = "pytorch"
 PLATFORM = "torch_aoti"
 ACCELERATORS: Mapping[Accelerator, tuple[Precision, ...]] = {}
 SESSION: str | None = "aoti_session"
-CUDA_GRAPHS: Literal["none", "fixed", "any"] = "none"
+CUDA_GRAPHS: CudaGraphs = "none"
 ON_DEVICE = False
 source = of_the_export
 calibrated = uncalibrated

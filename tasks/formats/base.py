@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from tasks.core.spec import ModelSpec  # it reads EXPORT and PRECISIONS: not while it is being read itself
 
 
+TorchJit = Literal["none", "trace", "script"]
+CudaGraphs = Literal["none", "fixed", "any"]
+
+
 class OtherEnvironment(Value):
     """What a conversion needs that this environment cannot have: in words, and as distributions."""
 
@@ -30,7 +34,7 @@ class FormatModule(Protocol):
     """The precisions in which it is built."""
     UNBUILT: Mapping[Precision, str]
     """Why not in another precision, where that is known."""
-    TORCH_JIT: Literal["none", "trace", "script"]
+    TORCH_JIT: TorchJit
     """How TorchScript was made of the network; `none` for what is no TorchScript."""
     ENGINES: bool
     """Whether it holds engines of TensorRT, which are built for given ranges of shapes."""
@@ -53,7 +57,7 @@ class FormatModule(Protocol):
     configuration, "Optimization Policy")."""
     SESSION: str | None
     """The module of `tasks.hosting` that runs it; None: only the native backend does."""
-    CUDA_GRAPHS: Literal["none", "fixed", "any"]
+    CUDA_GRAPHS: CudaGraphs
     """Of which models that session captures CUDA graphs: of none, of those whose outputs have no free axis
     but the batch, or of any."""
     ON_DEVICE: bool

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from tasks.core.releases import Releases
 from tasks.core.values import Accelerator, ExportFormat, Precision, Product
-from tasks.formats.base import OtherEnvironment, any_interface, every_version
+from tasks.formats.base import CudaGraphs, OtherEnvironment, TorchJit, any_interface, every_version
 
 if TYPE_CHECKING:
     from tasks.core.spec import ModelSpec
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 EXPORT: ExportFormat = "onnx"
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8")
 UNBUILT: Mapping[Precision, str] = {"bf16": "ONNX Runtime's CPU provider lacks most operators in it"}
-TORCH_JIT: Literal["none", "trace", "script"] = "none"
+TORCH_JIT: TorchJit = "none"
 ENGINES = False
 CONVERT_STEP = "convert_onnx"
 LIBRARIES: tuple[str, ...] = ("onnx", "onnxruntime")
@@ -26,7 +26,7 @@ NATIVE_BACKEND = "onnxruntime"
 PLATFORM = ""
 ACCELERATORS: Mapping[Accelerator, tuple[Precision, ...]] = {"trt": ("fp32", "fp16")}
 SESSION: str | None = "onnx_session"
-CUDA_GRAPHS: Literal["none", "fixed", "any"] = "fixed"
+CUDA_GRAPHS: CudaGraphs = "fixed"
 ON_DEVICE = True
 why_not_native = any_interface
 why_not_built_for = every_version

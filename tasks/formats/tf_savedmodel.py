@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
 from tasks.core.releases import Releases
 from tasks.core.values import Accelerator, ExportFormat, Precision
 from tasks.formats.base import (
+    CudaGraphs,
     OtherEnvironment,
+    TorchJit,
     any_interface,
     every_version,
     nothing_more,
@@ -19,7 +20,7 @@ from tasks.formats.base import (
 EXPORT: ExportFormat = "tf-savedmodel"
 PRECISIONS: tuple[Precision, ...] = ("fp32",)
 UNBUILT: Mapping[Precision, str] = {}
-TORCH_JIT: Literal["none", "trace", "script"] = "none"
+TORCH_JIT: TorchJit = "none"
 ENGINES = False
 CONVERT_STEP = "convert_savedmodel"
 LIBRARIES: tuple[str, ...] = ("tensorflow",)
@@ -31,7 +32,7 @@ PLATFORM = "tensorflow_savedmodel"
 ACCELERATORS: Mapping[Accelerator, tuple[Precision, ...]] = {"trt": ("fp32", "fp16"), "amp": ("fp32",)}
 """`amp` makes an fp32 graph fp16 where that is safe."""
 SESSION: str | None = "savedmodel_session"
-CUDA_GRAPHS: Literal["none", "fixed", "any"] = "none"
+CUDA_GRAPHS: CudaGraphs = "none"
 ON_DEVICE = False
 source = of_the_export
 calibrated = uncalibrated

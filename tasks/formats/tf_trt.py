@@ -8,12 +8,13 @@ names. Nobody has run it with this project yet.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
 from tasks.core.values import Accelerator, ExportFormat, Precision
 from tasks.formats import tf_savedmodel
 from tasks.formats.base import (
+    CudaGraphs,
     OtherEnvironment,
+    TorchJit,
     any_interface,
     engine_fields,
     every_version,
@@ -24,7 +25,7 @@ from tasks.formats.base import (
 EXPORT: ExportFormat = "tf-savedmodel"
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
 UNBUILT: Mapping[Precision, str] = {}
-TORCH_JIT: Literal["none", "trace", "script"] = "none"
+TORCH_JIT: TorchJit = "none"
 ENGINES = True
 CONVERT_STEP = "convert_tftrt"
 LIBRARIES: tuple[str, ...] = ()
@@ -38,7 +39,7 @@ PLATFORM = "tensorflow_savedmodel"
 ACCELERATORS: Mapping[Accelerator, tuple[Precision, ...]] = {}
 """None acts on it; the published tables call it accelerated by `trt`, so that a model may list that label."""
 SESSION: str | None = None
-CUDA_GRAPHS: Literal["none", "fixed", "any"] = "none"
+CUDA_GRAPHS: CudaGraphs = "none"
 ON_DEVICE = False
 source = of_the_export
 calibrated = uncalibrated

@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from packaging.version import Version
 
 from tasks.core.environment import provider, versions
 from tasks.core.releases import Releases
 from tasks.core.values import Accelerator, ExportFormat, Interface, Precision, Product
-from tasks.formats.base import OtherEnvironment, engine_fields, uncalibrated
+from tasks.formats.base import CudaGraphs, OtherEnvironment, TorchJit, engine_fields, uncalibrated
 
 if TYPE_CHECKING:
     from tasks.core.spec import ModelSpec
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 EXPORT: ExportFormat = "onnx"
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8")
 UNBUILT: Mapping[Precision, str] = {}
-TORCH_JIT: Literal["none", "trace", "script"] = "none"
+TORCH_JIT: TorchJit = "none"
 ENGINES = True
 CONVERT_STEP = "convert_tensorrt"
 LIBRARIES: tuple[str, ...] = ("tensorrt", "torch")
@@ -34,7 +34,7 @@ NATIVE_BACKEND = "tensorrt"
 PLATFORM = ""
 ACCELERATORS: Mapping[Accelerator, tuple[Precision, ...]] = {}
 SESSION: str | None = "trt_session"
-CUDA_GRAPHS: Literal["none", "fixed", "any"] = "none"
+CUDA_GRAPHS: CudaGraphs = "none"
 ON_DEVICE = False
 calibrated = uncalibrated
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from tasks.core.values import ExportFormat, Precision, Product
+from tasks.formats.base import TorchJit
 from tasks.formats.ts_trace import (
     ACCELERATORS,
     CONVERT_STEP,
@@ -37,7 +38,7 @@ __all__ = [
 
 EXPORT: ExportFormat = "ts-script"
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "bf16")
-TORCH_JIT: Literal["none", "trace", "script"] = "script"
+TORCH_JIT: TorchJit = "script"
 
 
 def build_fields(spec: ModelSpec, product: Product) -> dict[str, Any]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Literal
 
 from tasks.core.values import Accelerator, ExportFormat, Interface, Precision
 from tasks.formats.base import (
+    CudaGraphs,
     OtherEnvironment,
+    TorchJit,
     every_release,
     every_version,
     nothing_more,
@@ -19,7 +20,7 @@ from tasks.formats.base import (
 EXPORT: ExportFormat = "ts-trace"
 PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "bf16")
 UNBUILT: Mapping[Precision, str] = {}
-TORCH_JIT: Literal["none", "trace", "script"] = "trace"
+TORCH_JIT: TorchJit = "trace"
 ENGINES = False
 CONVERT_STEP = "convert_torchscript"
 LIBRARIES: tuple[str, ...] = ("torch",)
@@ -30,7 +31,7 @@ NATIVE_BACKEND = "pytorch"
 PLATFORM = "pytorch_libtorch"
 ACCELERATORS: Mapping[Accelerator, tuple[Precision, ...]] = {}
 SESSION: str | None = "torchscript_session"
-CUDA_GRAPHS: Literal["none", "fixed", "any"] = "any"
+CUDA_GRAPHS: CudaGraphs = "any"
 ON_DEVICE = True
 source = of_the_export
 calibrated = uncalibrated
