@@ -68,7 +68,9 @@ image-test:
 clean:
 	rm -rf .venv .servegrid build *.egg-info # a store that SERVEGRID_HOME names may be shared
 
-# Modules are compiled when they are first imported: most of these never are, and it is half of pip's time.
+# Modules are compiled when they are first imported: most of these never are, and it is half of pip's time. What is
+# compiled must then be kept, or each of the many processes compiles it again.
+unexport PYTHONDONTWRITEBYTECODE
 $(INSTALLED): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "servegrid needs Python 3.11 or 3.12; set PYTHON=..." >&2; exit 2; }
 	$(PYTHON) -m venv .venv
