@@ -8,6 +8,8 @@ import numpy as np
 import onnxruntime
 from onnxruntime import OrtValue
 
+from .outputs import THROUGH_HOST
+
 Array = np.ndarray[Any, Any]
 
 PROVIDERS = {"CPU": "CPUExecutionProvider", "GPU": "CUDAExecutionProvider"}
@@ -65,20 +67,20 @@ class Session:
             return dict(zip(self._outputs, found, strict=True))
         return self._bind(size).run(inputs)
 
-    def run_on_device(self, inputs: dict[str, Any]) -> dict[str, OrtValue]:
-        """The same for tensors that lie on the GPU, given and taken by DLPack; the outputs stay there, good
-        until the next run."""
+    def run_on_device(self, inputs: dict[str, Any]) -> dict[str, Array] | dict[str, OrtValue]:
+        """The same for tensors that lie on the GPU, given by DLPack; large outputs stay there, good until the
+        next run."""
         values = {name: OrtValue.from_dlpack(tensor) for name, tensor in inputs.items()}
         size = next(iter(values.values())).shape()[0]
         if self._bound is not None and (size in self._bound or len(self._bound) < MOST_SIZES):
-            return self._bind(size).run_on_device(values)
+            return _handed_over(self._bind(size).run_on_device(values))
         binding = self._session.io_binding()
         for name, value in values.items():
             binding.bind_ortvalue_input(name, value)
         for name in self._outputs:
             binding.bind_output(name, "cuda", self._device)
         self._session.run_with_iobinding(binding, _no_graph())
-        return dict(zip(self._outputs, binding.get_outputs(), strict=True))
+        return _handed_over(dict(zip(self._outputs, binding.get_outputs(), strict=True)))
 
     def _bind(self, size: int) -> "_Bound":
         assert self._bound is not None
@@ -94,6 +96,12 @@ def for_images(artifact: Path) -> tuple[dict[str, str], list[str]]:
         return {}, []
     # As tensor cores want them; the search for algorithms takes slow ones (docs/performance.md).
     return {"prefer_nhwc": "1", "cudnn_conv_algo_search": "HEURISTIC"}, APART
+
+
+def _handed_over(outputs: dict[str, OrtValue]) -> dict[str, Array] | dict[str, OrtValue]:
+    if sum(value.tensor_size_in_bytes() for value in outputs.values()) > THROUGH_HOST:
+        return outputs
+    return {name: value.numpy() for name, value in outputs.items()}
 
 
 def _no_graph() -> Any:

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from .outputs import THROUGH_HOST
+
 Array = np.ndarray[Any, Any]
 Tensors = tuple[torch.Tensor, ...]
 
@@ -53,11 +55,13 @@ class TorchSession(ABC):
                 values = _to_host(values)
         return {n: v.numpy() for n, v in zip(self.outputs, values, strict=True)}
 
-    def run_on_device(self, inputs: dict[str, Any]) -> dict[str, torch.Tensor]:
-        """The same for tensors that lie on the GPU, given and taken by DLPack; the outputs stay there, good
-        until the next run."""
+    def run_on_device(self, inputs: dict[str, Any]) -> dict[str, Array] | dict[str, torch.Tensor]:
+        """The same for tensors that lie on the GPU, given by DLPack; large outputs stay there, good until the
+        next run."""
         with torch.inference_mode():
             values = self.compute(tuple(torch.from_dlpack(inputs[name]) for name in self.inputs))
+            if sum(value.nbytes for value in values) <= THROUGH_HOST:
+                return {n: v.numpy() for n, v in zip(self.outputs, _to_host(values), strict=True)}
             values = tuple(value.contiguous() for value in values)
             torch.cuda.current_stream().synchronize()
         return dict(zip(self.outputs, values, strict=True))

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from . import transformer, volumes
+from . import sequences, transformer, volumes
 from .torch_device import Tensors, TorchSession, several
 from .torch_graphs import Graphs
 
@@ -30,6 +30,7 @@ class Session(TorchSession):
             self._module = torch.jit.freeze(self._module)
             if self.ranks == {volumes.RANK}:
                 volumes.normalize_fast(self._module)
+            sequences.channels_last(self._module)
             transformer.join_gelu(self._module)
             if cuda_graph:  # a kernel that Python starts pays only where a graph starts it again
                 transformer.join_norms(self._module)
