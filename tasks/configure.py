@@ -30,8 +30,15 @@ from tasks.formats import FORMATS
 from tasks.native_config import Acceleration, add_native, add_warm_up
 
 HOSTING = Path(__file__).parent / "hosting"
-ON_GRAPHS = ("volumes.py", "sequences.py", "transformer.py", "layer_norm.py")
-SHARED = ("model.py", "pipeline.py", "outputs.py", "torch_device.py", "torch_graphs.py", *ON_GRAPHS)
+OF_TORCH = (
+    "torch_device.py",
+    "torch_graphs.py",
+    "volumes.py",
+    "sequences.py",
+    "transformer.py",
+    "layer_norm.py",
+)
+SHARED = ("model.py", "pipeline.py", "outputs.py", *OF_TORCH)
 
 
 class Configured(Value):

@@ -25,6 +25,7 @@ from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 from xdist.scheduler import LoadScopeScheduling
 
 from tasks.configure import write_repository
+from tasks.core.environment import gpu_names
 from tasks.core.site import Site, default_site
 from tasks.core.values import Endpoint, Format, Interface, Serving, Tensor
 from tasks.servers import embedded
@@ -132,6 +133,11 @@ class ByFolder(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFolder:
     return ByFolder(config, log)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("gpu") and not gpu_names():
+        pytest.skip("needs an NVIDIA GPU, and NVML sees none here")
 
 
 @pytest.fixture(scope="session")

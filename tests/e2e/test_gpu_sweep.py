@@ -16,10 +16,7 @@ from tasks.core.environment import gpu_names, matches
 from tasks.core.plugins import load_profile
 from tasks.core.site import ROOT
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not gpu_names(), reason="needs an NVIDIA GPU, and NVML sees none here"),
-]
+pytestmark = pytest.mark.gpu
 
 ASKED = ("--format", "ts-trace", "--format", "onnx", "--precision", "fp32", "--precision", "fp16")
 LIMITS = ("--accelerator", "none", "--max-batch-size", "4", "--max-concurrency", "4", "--fixed-points")

@@ -1,4 +1,4 @@
-"""Modules whose shapes depend on their data, cut in two. The graphs themselves: test_gpu.py."""
+"""Modules whose shapes depend on their data, cut in two. The graphs themselves: test_gpu_torch.py."""
 
 from __future__ import annotations
 
