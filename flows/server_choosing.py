@@ -14,7 +14,7 @@ from tasks.core.yaml_files import explain
 from tasks.servers import SERVERS
 from tasks.servers.base import Offer
 
-OPTIONS = ("url", "ca_file", "headers_file", "triton_release")
+OPTIONS = ("url", "ca_file", "headers_file", "triton_release", "cores_awake")
 """Options that say more about a server, each of the same name in `ServerChoice`."""
 
 

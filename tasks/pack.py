@@ -150,12 +150,15 @@ def _versions(row: Row) -> dict[str, Any]:
 
 
 def _write_readme(folder: Path, row: Row) -> None:
-    text = _README.format(**row, embedded=_EMBEDDED if hosted(row) else "")
+    awake = _AWAKE if held(row["dynamic"]).get("cores_awake") else ""
+    text = _README.format(**row, embedded=_EMBEDDED if hosted(row) else "", awake=awake)
     (folder / "README.md").write_text(text, encoding="utf-8")
 
 
 _EMBEDDED = """- `sh start-embedded.sh` starts it with the server binary of the host on which this was packed;
   HTTP_PORT and METRICS_PORT move its other ports.
+"""
+_AWAKE = """- It was measured while the host was kept from letting its cores sleep; else it answers later.
 """
 _README = """# {cell}
 
@@ -168,4 +171,4 @@ _README = """# {cell}
 - `model/`: the model's own client with its pre- and post-processing, where it has one.
 - `certificate.json`: how accurate it was found; `report.html`: the campaign; `versions.json`: versions and
   settings; `sha256sum -c SHA256SUMS` checks the files.
-"""
+{awake}"""

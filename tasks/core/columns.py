@@ -35,7 +35,7 @@ SERVING: dict[str, pl.DataType] = {
     "max_queue_delay_us": pl.Int64(),
     "instances": pl.Int64(),
     **dict.fromkeys(("device_kind", "backend", "protocol"), pl.String()),
-    "cuda_graph": pl.Boolean(),
+    **dict.fromkeys(("cuda_graph", "cores_awake"), pl.Boolean()),
     "warm_up_batch_sizes": pl.List(pl.Int64()),
     "load_timeout_s": pl.Int64(),
     **dict.fromkeys(("server", "server_version"), pl.String()),

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from tasks.core import supervise
+from tasks.core import awake, supervise
 from tasks.core.errors import StepError
 from tasks.core.files import writing
 
@@ -113,6 +113,13 @@ def running(
             _release(process)
             if process.returncode == KILLED and not ended_before:
                 log.warning("%s did not stop in %g s and was killed", Path(args[0]).name, stop_s)
+
+
+@contextmanager
+def cores_awake(log_path: Path) -> Iterator[None]:
+    """This host's cores do not sleep while the block runs (`awake`)."""
+    with running([sys.executable, "-S", "-E", awake.__file__], log_path=log_path, stop_s=1.0):
+        yield
 
 
 def tail(log_path: Path, lines: int = TAIL_LINES) -> str:

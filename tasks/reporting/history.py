@@ -40,7 +40,10 @@ SAME = ("cell", "profile", "random_weights")
 POINT = (*SAME, *columns.POINT, "shared_memory", "protocol", "max_batch_size", "generator")
 """What two measurements must share to be compared."""
 PLAIN = ("gpu", "cpu", "host", "triton_release", "server", "server_version", "backend")
-SET = ("generator_version", "instances", "preferred_batch_sizes", "max_queue_delay_us", "cuda_graph")
+SET = (
+    *("generator_version", "instances", "preferred_batch_sizes", "max_queue_delay_us"),
+    *("cuda_graph", "cores_awake"),
+)
 LAST = 12
 """Campaigns that a report looks back on."""
 

@@ -73,6 +73,8 @@ def _where(cells: pl.DataFrame) -> str:
     host = held(row["environment"])
     told = {"cores": "{} cores", "memory_gb": "{} GB", "system": "{}", "python": "Python {}"}
     known = [words.format(host[name]) for name, words in told.items() if name in host]
+    if held(row["dynamic"]).get("cores_awake"):
+        known.append("cores kept awake")
     return ", ".join([f"On {row['gpu']} (profile `{row['profile']}`)", *known]) + "."
 
 

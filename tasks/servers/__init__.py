@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tritonclient.utils import InferenceServerException
 
+from tasks.core import proc
 from tasks.core.clock import work
 from tasks.core.errors import StepError
 from tasks.core.server_choice import ServerChoice
@@ -23,6 +24,8 @@ def server(choice: ServerChoice, site: Site, repository: Path, log_path: Path) -
     """A server by the provider's name; its start and stop are counted apart from a cell's stages."""
     with ExitStack() as stack:
         with work("server_start"):
+            if choice.cores_awake:
+                stack.enter_context(proc.cores_awake(log_path))
             running = stack.enter_context(SERVERS[choice.name].serve(site, repository, log_path, choice))
         try:
             yield running
