@@ -109,6 +109,7 @@ def sweep(
         options = read(campaign_folder(site.results, resume)).options
     if options.workers and not os.environ.get("PREFECT_API_URL"):
         raise UserError("--workers: set PREFECT_API_URL to the Prefect server that the workers use")
+    # Before Prefect starts; the flow, which may be started without this command, looks again.
     for entry in make_plan(options, site):
         if not options.workers:
             preflight(options, entry, site)

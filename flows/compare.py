@@ -63,7 +63,7 @@ def compare_cells(
     with ExitStack() as stack:
         running = [
             stack.enter_context(
-                server(s.server, s.at.site, s.configured.repository, logs / f"{s.at.cell}.server.log")
+                server(s.server, s.at.site, s.configured.repository, logs / f"{s.at.cell}.tritonserver.log")
             )
             for s in sides
         ]

@@ -58,6 +58,9 @@ class SweepOptions(Selection):
         None,
         description="YY.MM: the image of --server docker; of a --server remote whose version is not known",
     )
+    cores_awake: bool | None = Field(
+        None, description="Keep this host's cores from sleeping while a server of its own runs"
+    )
     onnx: str | None = Field(None, description="An ONNX file instead of a folder of models/")
     torchscript: str | None = Field(
         None, description="A TorchScript file instead; loading it runs the code that it holds"

@@ -58,7 +58,7 @@ def own_server(choice: ServerChoice, cell: Cell) -> ServerChoice:
 
 
 def fit(plan: Plan, choice: ServerChoice, offer: Offer) -> Plan:
-    """The plan for a server that may not share memory with us, or load no models on request.
+    """The plan for a server as it is chosen, that may not share memory with us, or load no models on request.
 
     Such a one has one model of a name, of which it does not say which cell it is: only a plan of a single
     cell can mean it, and both scenarios are measured on the one serving.
@@ -72,7 +72,8 @@ def fit(plan: Plan, choice: ServerChoice, offer: Offer) -> Plan:
             f"{http.name}: protocol http (--protocol, or serving.protocol in model.yaml): {choice.url} takes "
             "gRPC only: give --protocol grpc"
         )
-    cells = [cell if offer.shared_memory else _without_shared_memory(cell) for cell in plan.cells]
+    cells = [_with_cores_awake(cell) if choice.cores_awake else cell for cell in plan.cells]
+    cells = [cell if offer.shared_memory else _without_shared_memory(cell) for cell in cells]
     if offer.loads:
         return Plan(cells=tuple(cells), excluded=plan.excluded)
     fixed, excluded = [], list(plan.excluded)
@@ -90,6 +91,12 @@ def fit(plan: Plan, choice: ServerChoice, offer: Offer) -> Plan:
         else:
             fixed.append(cell.model_copy(update={"static": cell.dynamic}))
     return Plan(cells=tuple(fixed), excluded=tuple(excluded))
+
+
+def _with_cores_awake(cell: Cell) -> Cell:
+    awake = {"cores_awake": True}
+    servings = {name: getattr(cell, name).model_copy(update=awake) for name in ("static", "dynamic")}
+    return cell.model_copy(update=servings)
 
 
 def _without_shared_memory(cell: Cell) -> Cell:

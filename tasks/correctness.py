@@ -7,9 +7,9 @@
    same answer;
 4. the predictions are kept, so that a metric can be computed again.
 
-The load of the first two is the answers' own: as many clients as the online plan has at its most send the
-model's samples at once, in requests of 1 to 4 (of more, where the samples are many), and every answer is
-checked. The server's statistics tell which batches that made.
+The load of the first two is the answers' own: as many clients as the online plan has at its most, but 8 to
+64, send the model's samples at once, in requests of 1 to 4 (of more, where the samples are many), and every
+answer is checked. The server's statistics tell which batches that made.
 
 Random weights, and a model without a metric, have no second layer.
 """

@@ -43,6 +43,9 @@ SERVING: dict[str, pl.DataType] = {
     "first_request_ms": pl.Float64(),
 }
 
+SINCE = {"cores_awake": False}
+"""Column -> what it holds in rows that were written before there was such a column."""
+
 PLACE: dict[str, pl.DataType] = {
     "request_rate": pl.Float64(),
     **dict.fromkeys(("distribution", "slo"), pl.String()),
@@ -85,6 +88,12 @@ def holds_object(name: str, text: object) -> bool:
 def held(text: str | None) -> dict[str, Any]:
     """The object that a column of `OBJECTS` holds; where it is null, one without fields."""
     return dict(json.loads(text or "{}"))
+
+
+def as_of_now(table: pl.DataFrame) -> pl.DataFrame:
+    """The table with what its older rows have in the columns of `SINCE`."""
+    later = {name: value for name, value in SINCE.items() if name in table.columns}
+    return table.with_columns(pl.col(name).fill_null(value) for name, value in later.items())
 
 
 def point_in_words(row: dict[str, Any]) -> str:

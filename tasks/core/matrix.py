@@ -73,7 +73,6 @@ class Selection(Value):
     shared_memory: SharedMemory | None = Field(
         None, description="`none`, `system` or `cuda`, whatever the model's spec says"
     )
-    cores_awake: bool = Field(False, description="Keep this host's cores from sleeping while a server runs")
 
     @field_validator("slo")
     @classmethod
@@ -250,7 +249,6 @@ def _cell(
         backend=backend,
         protocol=variant.serving.protocol,
         cuda_graph=variant.serving.cuda_graph and graphs,
-        cores_awake=selection.cores_awake,
         warm_up_batch_sizes=variant.offline.batch_sizes if variant.serving.warm_up and batches else (),
         load_timeout_s=variant.serving.load_timeout_s,
     )

@@ -117,9 +117,17 @@ def running(
 
 @contextmanager
 def cores_awake(log_path: Path) -> Iterator[None]:
-    """This host's cores do not sleep while the block runs (`awake`)."""
-    with running([sys.executable, "-S", "-E", awake.__file__], log_path=log_path, stop_s=1.0):
+    """This host's cores do not sleep while the block runs (`awake`).
+
+    Raises:
+        StepError: what kept them awake ended before the block did.
+    """
+    args = [sys.executable, "-S", "-E", awake.__file__]
+    with running(args, log_path=log_path, stop_s=1.0) as process:
         yield
+        if process.poll() is not None:
+            said = f"the cores did not stay awake: that ended with exit code {process.returncode}"
+            raise StepError(f"{said}\n{tail(log_path)}", log=str(log_path), command=shlex.join(args))
 
 
 def tail(log_path: Path, lines: int = TAIL_LINES) -> str:

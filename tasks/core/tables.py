@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
+from tasks.core.columns import as_of_now
 from tasks.core.errors import UserError
 from tasks.core.results import CELLS, WHOLE
 
@@ -14,16 +15,19 @@ log = logging.getLogger("servegrid")
 
 
 def read_parquet(path: Path, schema: dict[str, pl.DataType]) -> pl.DataFrame:
-    """A table with the columns of now: those that an older campaign did not have are null.
+    """A table with the columns of now: those that an older campaign did not have are null, or
+    as `as_of_now` says.
 
     Raises:
         UserError: it is no such table.
     """
     try:
         table = pl.read_parquet(path)
-        return table.select(
-            (pl.col(name) if name in table.columns else pl.lit(None).alias(name)).cast(kind)
-            for name, kind in schema.items()
+        return as_of_now(
+            table.select(
+                (pl.col(name) if name in table.columns else pl.lit(None).alias(name)).cast(kind)
+                for name, kind in schema.items()
+            )
         )
     except (OSError, pl.exceptions.PolarsError) as error:
         said = " ".join(str(error).split())[:200]

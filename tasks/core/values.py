@@ -96,8 +96,8 @@ class Product(Value):
 class Serving(Value):
     """How it is served: `config.pbtxt`, how long loading may take, and the `protocol` that is meant for it.
 
-    `warm_up_batch_sizes` are run by the server as it loads the model. `cores_awake`: those of the
-    server's host are kept from sleeping meanwhile (ADR 16).
+    `warm_up_batch_sizes` are run by the server as it loads the model. `cores_awake`: the cores of
+    the server's host are kept from sleeping for as long as it runs (ADR 16).
     """
 
     batching: Literal["disabled", "static", "dynamic"]

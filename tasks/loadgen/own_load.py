@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -26,6 +27,12 @@ def starves_the_server(idle_cores: float, own_cores: float) -> bool:
 
 
 def idle_s() -> float:
-    """Seconds that the host's cores were idle, added up: the fourth figure of /proc/stat, see proc(5)."""
-    idle = Path("/proc/stat").read_text(encoding="ascii").split(maxsplit=5)[4]
-    return int(idle) / os.sysconf("SC_CLK_TCK")
+    """Seconds that the host's cores were idle, added up, or had nothing but processes of idle priority, which
+    make way for all else (`tasks.core.awake`): figures of /proc/stat and /proc/PID/stat, see proc(5)."""
+    idle = int(Path("/proc/stat").read_text(encoding="ascii").split(maxsplit=5)[4])
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(ValueError, OSError):  # it is none, or has ended
+            if os.sched_getscheduler(int(process.name)) == os.SCHED_IDLE:
+                fields = (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
+                idle += int(fields[11]) + int(fields[12])
+    return idle / os.sysconf("SC_CLK_TCK")

@@ -131,7 +131,7 @@ ELSEWHERE = frozenset(
         *FILTERS,
     }
 )
-"""Columns that stand under "All parameters", or that only the Parquet files need."""
+"""Columns that stand under the parameters, or that only the Parquet files need."""
 
 
 def shown(frame: pl.DataFrame, named: tuple[Column, ...]) -> tuple[Column, ...]:

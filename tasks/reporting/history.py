@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from tasks.core import columns, results
-from tasks.core.values import Value
+from tasks.core.values import Serving, Value
 from tasks.loadgen.base import STABLE_WINDOWS, spread
 
 
@@ -40,10 +40,8 @@ SAME = ("cell", "profile", "random_weights")
 POINT = (*SAME, *columns.POINT, "shared_memory", "protocol", "max_batch_size", "generator")
 """What two measurements must share to be compared."""
 PLAIN = ("gpu", "cpu", "host", "triton_release", "server", "server_version", "backend")
-SET = (
-    *("generator_version", "instances", "preferred_batch_sizes", "max_queue_delay_us"),
-    *("cuda_graph", "cores_awake"),
-)
+SET = ("generator_version", *(name for name in Serving.model_fields if name not in (*POINT, *PLAIN)))
+"""What else may have changed between two of them: where it ran, and what was set."""
 LAST = 12
 """Campaigns that a report looks back on."""
 

@@ -21,7 +21,8 @@ SERVERS: dict[str, ServerProvider] = {"embedded": embedded, "docker": docker, "r
 
 @contextmanager
 def server(choice: ServerChoice, site: Site, repository: Path, log_path: Path) -> Iterator[Running]:
-    """A server by the provider's name; its start and stop are counted apart from a cell's stages."""
+    """A server by the provider's name; its start and stop are counted apart from a cell's stages. Where
+    it is chosen so, this host's cores stay awake meanwhile."""
     with ExitStack() as stack:
         with work("server_start"):
             if choice.cores_awake:

@@ -58,10 +58,15 @@ def test_what_does_not_go_together_is_told(cpu: GpuProfile, options: dict[str, A
         choose_server(SweepOptions.model_validate(options), cpu)
 
 
-def test_cores_are_kept_awake_for_the_server_and_said_of_every_cell(site: Site, cpu: GpuProfile) -> None:
-    assert choose_server(SweepOptions(cores_awake=True), cpu).cores_awake
-    cells = planned(site, cores_awake=True).cells
-    assert {s.cores_awake for cell in cells for s in (cell.static, cell.dynamic)} == {True}
+@pytest.mark.parametrize("asked", [None, True])
+def test_cores_are_kept_awake_for_the_server_and_said_of_every_cell(
+    asked: bool | None, site: Site, cpu: GpuProfile
+) -> None:
+    assert choose_server(SweepOptions(cores_awake=asked), cpu).cores_awake is bool(asked)
+    of_profile = cpu.model_copy(update={"server": ServerChoice(cores_awake=True)})
+    assert choose_server(SweepOptions(cores_awake=asked), of_profile).cores_awake
+    cells = planned(site, cores_awake=asked).cells
+    assert {s.cores_awake for cell in cells for s in (cell.static, cell.dynamic)} == {bool(asked)}
 
 
 def test_perf_analyzer_is_not_used_where_secrets_would_be_on_its_command_line(site: Site) -> None:
