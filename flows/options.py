@@ -59,7 +59,8 @@ class SweepOptions(Selection):
         description="YY.MM: the image of --server docker; of a --server remote whose version is not known",
     )
     cores_awake: bool | None = Field(
-        None, description="Keep this host's cores from sleeping while a server of its own runs"
+        None,
+        description="Keep this host's cores from sleeping while a server runs; not with a CPU quota (ADR 16)",
     )
     onnx: str | None = Field(None, description="An ONNX file instead of a folder of models/")
     torchscript: str | None = Field(

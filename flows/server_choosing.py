@@ -58,7 +58,8 @@ def own_server(choice: ServerChoice, cell: Cell) -> ServerChoice:
 
 
 def fit(plan: Plan, choice: ServerChoice, offer: Offer) -> Plan:
-    """The plan for a server as it is chosen, that may not share memory with us, or load no models on request.
+    """The plan as the chosen server can run it: it may not share memory with us, it may load no models on
+    request, and the cores of its host may be kept awake.
 
     Such a one has one model of a name, of which it does not say which cell it is: only a plan of a single
     cell can mean it, and both scenarios are measured on the one serving.

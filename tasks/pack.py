@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 import polars as pl
 
-from tasks.core import results
+from tasks.core import awake, results
 from tasks.core.asked import asked, ground
 from tasks.core.columns import held
 from tasks.core.errors import UserError, unknown
@@ -54,6 +54,8 @@ def pack(campaign: Path, cell: str, target: Path, site: Site, profile: str | Non
         write_json(fresh / "certificate.json", _certificate(row))
         write_json(fresh / "versions.json", _versions(row))
         write_starts(fresh, row, site)
+        if held(row["dynamic"]).get("cores_awake"):
+            shutil.copy(awake.__file__, fresh / "awake.py")
         _write_readme(fresh, row)
     return row
 
@@ -150,15 +152,16 @@ def _versions(row: Row) -> dict[str, Any]:
 
 
 def _write_readme(folder: Path, row: Row) -> None:
-    awake = _AWAKE if held(row["dynamic"]).get("cores_awake") else ""
-    text = _README.format(**row, embedded=_EMBEDDED if hosted(row) else "", awake=awake)
+    embedded = _EMBEDDED if hosted(row) else ""
+    text = _README.format(**row, embedded=embedded, awake=_AWAKE if (folder / "awake.py").exists() else "")
     (folder / "README.md").write_text(text, encoding="utf-8")
 
 
 _EMBEDDED = """- `sh start-embedded.sh` starts it with the server binary of the host on which this was packed;
   HTTP_PORT and METRICS_PORT move its other ports.
 """
-_AWAKE = """- It was measured while the host was kept from letting its cores sleep; else it answers later.
+_AWAKE = """- `python awake.py` beside the server keeps the cores from sleeping, as it was when measured;
+  without, answers come later. Not where a container has a CPU quota; `idle=poll` at boot does the same.
 """
 _README = """# {cell}
 

@@ -185,14 +185,15 @@ def test_embedded_server_is_offered_for_what_it_can_serve(
 
 
 @pytest.mark.parametrize("awake", [True, False])
-def test_who_gets_a_pack_is_told_that_the_cores_were_kept_awake(
+def test_pack_keeps_cores_awake_where_they_were_kept_so(
     site: Site, campaign: Path, tmp_path: Path, awake: bool
 ) -> None:
     (campaign / "rows.jsonl").unlink()
     dynamic = json.dumps(json.loads(CELL["dynamic"] or "{}") | {"cores_awake": awake})
     Writer(campaign).append("cell", CELL | {"dynamic": dynamic})
     pack(campaign, "toy-onnx", tmp_path / "pack", site)
-    assert ("kept from letting its cores sleep" in (tmp_path / "pack" / "README.md").read_text()) is awake
+    assert ("`python awake.py`" in (tmp_path / "pack" / "README.md").read_text()) is awake
+    assert (tmp_path / "pack" / "awake.py").exists() is awake
 
 
 @pytest.mark.fault("Security", "refused; nothing is written", what="packing a cell called")

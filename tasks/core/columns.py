@@ -43,7 +43,7 @@ SERVING: dict[str, pl.DataType] = {
     "first_request_ms": pl.Float64(),
 }
 
-SINCE = {"cores_awake": False}
+OLD_ROWS: dict[str, Any] = {"cores_awake": False}
 """Column -> what it holds in rows that were written before there was such a column."""
 
 PLACE: dict[str, pl.DataType] = {
@@ -90,10 +90,10 @@ def held(text: str | None) -> dict[str, Any]:
     return dict(json.loads(text or "{}"))
 
 
-def as_of_now(table: pl.DataFrame) -> pl.DataFrame:
-    """The table with what its older rows have in the columns of `SINCE`."""
-    later = {name: value for name, value in SINCE.items() if name in table.columns}
-    return table.with_columns(pl.col(name).fill_null(value) for name, value in later.items())
+def fill_old_rows(table: pl.DataFrame) -> pl.DataFrame:
+    """The table with `OLD_ROWS` in the place of nulls."""
+    there = {name: value for name, value in OLD_ROWS.items() if name in table.columns}
+    return table.with_columns(pl.col(name).fill_null(value) for name, value in there.items())
 
 
 def point_in_words(row: dict[str, Any]) -> str:

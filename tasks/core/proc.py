@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -116,18 +116,18 @@ def running(
 
 
 @contextmanager
-def cores_awake(log_path: Path) -> Iterator[None]:
-    """This host's cores do not sleep while the block runs (`awake`).
-
-    Raises:
-        StepError: what kept them awake ended before the block did.
-    """
+def cores_awake(log_path: Path) -> Iterator[Callable[[], None]]:
+    """This host's cores do not sleep while the block runs (`awake`); gives a check that they do not, which
+    raises StepError where one may."""
     args = [sys.executable, "-S", "-E", awake.__file__]
     with running(args, log_path=log_path, stop_s=1.0) as process:
-        yield
-        if process.poll() is not None:
-            said = f"the cores did not stay awake: that ended with exit code {process.returncode}"
-            raise StepError(f"{said}\n{tail(log_path)}", log=str(log_path), command=shlex.join(args))
+
+        def check() -> None:
+            if process.poll() is not None:
+                said = f"the cores did not stay awake\n{tail(log_path)}"
+                raise StepError(said, log=str(log_path), command=shlex.join(args))
+
+        yield check
 
 
 def tail(log_path: Path, lines: int = TAIL_LINES) -> str:

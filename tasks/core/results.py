@@ -19,7 +19,7 @@ from typing import IO, Any, Literal
 
 import polars as pl
 
-from tasks.core.columns import MEASURED, OBJECTS, PLACE, SERVING, TRUST, as_of_now, holds_object
+from tasks.core.columns import MEASURED, OBJECTS, PLACE, SERVING, TRUST, fill_old_rows, holds_object
 from tasks.core.environment import Host
 from tasks.core.errors import UserError
 from tasks.core.files import writing
@@ -258,7 +258,7 @@ def _key(row: Row) -> str:
 def _table(rows: list[Row], schema: dict[str, pl.DataType]) -> pl.DataFrame:
     """The rows as a table; one whose values are not of its columns' types is left out, and told."""
     try:
-        return as_of_now(pl.DataFrame(rows, schema=schema))
+        return fill_old_rows(pl.DataFrame(rows, schema=schema))
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
         if len(rows) == 1:
             log.warning("a row of the campaign has values of other types than its columns: %.200s", rows[0])

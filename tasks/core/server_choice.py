@@ -40,8 +40,11 @@ class ServerChoice(Value):
             raise ValueError("url, ca_file and headers_file go with server remote")
         if self.ca_file and not (self.url or "").startswith("grpcs:"):
             raise ValueError("ca_file goes with a url that begins with grpcs://")
-        if self.name == "remote" and self.cores_awake:
-            raise ValueError("cores_awake goes with a server of this host, not with server remote")
+        if self.name != "embedded" and self.cores_awake:
+            raise ValueError(
+                "cores_awake goes with the embedded server: of another host, or beside a container, whose "
+                "processes the kernel schedules as a group of their own, it would not hold"
+            )
         if self.name == "embedded" and self.triton_release:
             raise ValueError("triton_release goes with server docker or remote; the embedded server has one")
         return self

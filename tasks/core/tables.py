@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from tasks.core.columns import as_of_now
+from tasks.core.columns import fill_old_rows
 from tasks.core.errors import UserError
 from tasks.core.results import CELLS, WHOLE
 
@@ -16,14 +16,14 @@ log = logging.getLogger("servegrid")
 
 def read_parquet(path: Path, schema: dict[str, pl.DataType]) -> pl.DataFrame:
     """A table with the columns of now: those that an older campaign did not have are null, or
-    as `as_of_now` says.
+    filled as `fill_old_rows` does.
 
     Raises:
         UserError: it is no such table.
     """
     try:
         table = pl.read_parquet(path)
-        return as_of_now(
+        return fill_old_rows(
             table.select(
                 (pl.col(name) if name in table.columns else pl.lit(None).alias(name)).cast(kind)
                 for name, kind in schema.items()

@@ -32,7 +32,7 @@ from tasks.loadgen.base import (
 from tasks.loadgen.client import VERSION, Order
 from tasks.loadgen.client_crew import Crew
 from tasks.loadgen.messages import Request
-from tasks.loadgen.own_load import idle_s, starves_the_server, too_late
+from tasks.loadgen.own_load import idle_s, idle_times, starves_the_server, too_late
 from tasks.loadgen.regions import DISTINCT_REQUESTS, placed_requests
 from tasks.loadgen.requests import Samples, output_sizes, server_config
 from tasks.servers.connection import connect
@@ -54,7 +54,7 @@ class Edge(NamedTuple):
     at: float
     statistics: dict[str, float]
     cpu_s: float
-    idle_s: float
+    idle: dict[int, float]
 
 
 def main() -> None:
@@ -154,7 +154,7 @@ class Run:
         stats = entry.inference_stats
         counts = {"count": stats.success.count} | {part: getattr(stats, part).ns for part in SERVER_PARTS}
         self.crew.advance(at)
-        return Edge(at, counts, self.crew.cpu_s, idle_s())
+        return Edge(at, counts, self.crew.cpu_s, idle_times())
 
     def _judge(self, first: Edge, last: Edge) -> Window:
         latency, seconds = self._ended(first, last)[:, 1], last.at - first.at
@@ -198,7 +198,7 @@ def summary(
     server = {p: (last.statistics[p] - first.statistics[p]) / answered / 1e6 for p in SERVER_PARTS}
     network = average - float(send.mean()) - float(receive.mean()) - math.fsum(server.values())
     seconds = last.at - first.at
-    cores, idle = (last.cpu_s - first.cpu_s) / seconds, (last.idle_s - first.idle_s) / seconds
+    cores, idle = (last.cpu_s - first.cpu_s) / seconds, idle_s(first.idle, last.idle) / seconds
     p50, p90, p95, p99 = (float(p) for p in np.percentile(latency, (50, 90, 95, 99)))
     return Measurement(
         throughput=len(records) * point.batch / seconds,

@@ -26,13 +26,18 @@ def starves_the_server(idle_cores: float, own_cores: float) -> bool:
     return idle_cores < IDLE_SHARE * host and own_cores > OWN_SHARE * host
 
 
-def idle_s() -> float:
-    """Seconds that the host's cores were idle, added up, or had nothing but processes of idle priority, which
-    make way for all else (`tasks.core.awake`): figures of /proc/stat and /proc/PID/stat, see proc(5)."""
-    idle = int(Path("/proc/stat").read_text(encoding="ascii").split(maxsplit=5)[4])
+def idle_times() -> dict[int, float]:
+    """Seconds that the host's cores were idle, added up, under 0; and by process what those of idle priority
+    had, which make way for all else (`tasks.core.awake`). From /proc/stat and /proc/PID/stat, see proc(5)."""
+    ticks = {0: int(Path("/proc/stat").read_text(encoding="ascii").split(maxsplit=5)[4])}
     for process in Path("/proc").iterdir():
         with contextlib.suppress(ValueError, OSError):  # it is none, or has ended
-            if os.sched_getscheduler(int(process.name)) == os.SCHED_IDLE:
+            if os.sched_getscheduler(pid := int(process.name)) == os.SCHED_IDLE:
                 fields = (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
-                idle += int(fields[11]) + int(fields[12])
-    return idle / os.sysconf("SC_CLK_TCK")
+                ticks[pid] = int(fields[11]) + int(fields[12])
+    return {key: count / os.sysconf("SC_CLK_TCK") for key, count in ticks.items()}
+
+
+def idle_s(first: dict[int, float], last: dict[int, float]) -> float:
+    """Seconds, added up, in which the cores had nothing else to do between two such readings."""
+    return sum(seconds - first.get(key, 0.0) for key, seconds in last.items())

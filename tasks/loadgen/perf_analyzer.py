@@ -32,7 +32,7 @@ from tasks.loadgen.base import (
     Window,
     timeout_s,
 )
-from tasks.loadgen.own_load import idle_s, starves_the_server
+from tasks.loadgen.own_load import idle_s, idle_times, starves_the_server
 from tasks.loadgen.requests import Samples, output_sizes, server_config
 
 VERSION = install.VERSION
@@ -171,10 +171,10 @@ def _once(
         args += ["--shared-memory", point.shared_memory]
         args += ["--output-shared-memory-size", str(max(warm.outputs.values()))]
     with _regions(point, warm):
-        start, cpu_s, idle = time.perf_counter(), _children_cpu_s(), idle_s()
+        start, cpu_s, idle = time.perf_counter(), _children_cpu_s(), idle_times()
         proc.run(args, log_path=log_path, timeout_s=timeout_s(point, target))
         seconds = time.perf_counter() - start
-        cores, idle_cores = (_children_cpu_s() - cpu_s) / seconds, (idle_s() - idle) / seconds
+        cores, idle_cores = (_children_cpu_s() - cpu_s) / seconds, idle_s(idle, idle_times()) / seconds
     found = parse(point, log_path.read_text(errors="replace"), table)
     bound = True if starves_the_server(idle_cores, cores) else None
     own = {"generator_processes": 1, "generator_cores": cores, "generator_bound": bound}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 from tritonclient.utils import InferenceServerException
@@ -22,16 +22,26 @@ SERVERS: dict[str, ServerProvider] = {"embedded": embedded, "docker": docker, "r
 @contextmanager
 def server(choice: ServerChoice, site: Site, repository: Path, log_path: Path) -> Iterator[Running]:
     """A server by the provider's name; its start and stop are counted apart from a cell's stages. Where
-    it is chosen so, this host's cores stay awake meanwhile."""
+    it is chosen so, this host's cores stay awake meanwhile.
+
+    Raises:
+        StepError: the server did not start or answer, or the cores did not stay awake.
+    """
     with ExitStack() as stack:
         with work("server_start"):
-            if choice.cores_awake:
-                stack.enter_context(proc.cores_awake(log_path))
+            awake = proc.cores_awake(log_path) if choice.cores_awake else nullcontext(_nothing)
+            check_awake = stack.enter_context(awake)
             running = stack.enter_context(SERVERS[choice.name].serve(site, repository, log_path, choice))
+            check_awake()
         try:
             yield running
+            check_awake()
         except InferenceServerException as error:
             raise StepError(f"the server did not answer: {error}", log=running.log) from error
         finally:
             with work("server_stop"):
                 stack.close()
+
+
+def _nothing() -> None:
+    """What there is to check where no core is kept awake."""

@@ -50,7 +50,8 @@ def test_the_options_say_which_server_else_the_profile_else_the_embedded_one(cpu
         ({"url": "grpc://a:1"}, "url, ca_file and headers_file go with server remote"),
         ({"server": "remote", "url": "grpc://a:1", "ca_file": "ca.pem"}, "begins with grpcs://"),
         ({"triton_release": "25.02"}, "the embedded server has one"),
-        ({"server": "remote", "url": "grpc://a:1", "cores_awake": True}, "a server of this host"),
+        ({"server": "remote", "url": "grpc://a:1", "cores_awake": True}, "goes with the embedded server"),
+        ({"server": "docker", "cores_awake": True}, "goes with the embedded server"),
     ],
 )
 def test_what_does_not_go_together_is_told(cpu: GpuProfile, options: dict[str, Any], said: str) -> None:

@@ -80,7 +80,7 @@ class Formula(Run):
     def _start(self, processes: int) -> None:
         self.started.append(processes)
         self.windows = [Window(throughput=self.throughput[processes], avg_ms=2.0)]
-        self.edges = [Edge(0.0, {}, 0.0, 0.0), Edge(1.0, {}, 0.0, 0.0)]
+        self.edges = [Edge(0.0, {}, 0.0, {}), Edge(1.0, {}, 0.0, {})]
 
     def _lag_ms(self, first: Edge, last: Edge) -> float:
         return 0.1 if self.started[-1] >= self.enough else 1.0

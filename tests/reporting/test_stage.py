@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from tasks import report
-from tasks.core.columns import as_of_now
+from tasks.core.columns import fill_old_rows
 from tasks.core.errors import UserError
 from tasks.core.results import Writer
 
@@ -41,7 +41,7 @@ def test_report_is_written_in_every_form_and_can_be_written_again(two: Frames, t
     page = (folder / "report.html").read_text()
     assert "campaign c7" in page and 'id="chart-trail-online"' in page and 'id="table-moves"' in page
     assert pl.read_parquet(folder / "cells.parquet").drop("campaign").equals(two[0].drop("campaign"))
-    assert pl.read_parquet(folder / "measurements.parquet").equals(as_of_now(points))
+    assert pl.read_parquet(folder / "measurements.parquet").equals(fill_old_rows(points))
     images = folder / "charts" / "toy"
     for name in ("pareto-online.svg", "pareto-offline.png", "breakdown-online.png", "trail-offline.svg"):
         assert (images / name).stat().st_size > 1000
