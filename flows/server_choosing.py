@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import ValidationError
 
 from flows.options import SweepOptions
@@ -61,8 +63,8 @@ def fit(plan: Plan, choice: ServerChoice, offer: Offer) -> Plan:
     """The plan as the chosen server can run it: it may not share memory with us, it may load no models on
     request, and the cores of its host may be kept awake.
 
-    Such a one has one model of a name, of which it does not say which cell it is: only a plan of a single
-    cell can mean it, and both scenarios are measured on the one serving.
+    One that loads none has one model of a name, of which it does not say which cell it is: only a plan of a
+    single cell can mean it, and both scenarios are measured on the one serving.
 
     Raises:
         UserError: cells want HTTP of a remote server, which is reached by gRPC only.
@@ -73,8 +75,11 @@ def fit(plan: Plan, choice: ServerChoice, offer: Offer) -> Plan:
             f"{http.name}: protocol http (--protocol, or serving.protocol in model.yaml): {choice.url} takes "
             "gRPC only: give --protocol grpc"
         )
-    cells = [_with_cores_awake(cell) if choice.cores_awake else cell for cell in plan.cells]
-    cells = [cell if offer.shared_memory else _without_shared_memory(cell) for cell in cells]
+    cells = list(plan.cells)
+    if choice.cores_awake:
+        cells = [_with(cell, ("static", "dynamic"), cores_awake=True) for cell in cells]
+    if not offer.shared_memory:
+        cells = [_with(cell, ("offline", "online"), shared_memory="none") for cell in cells]
     if offer.loads:
         return Plan(cells=tuple(cells), excluded=plan.excluded)
     fixed, excluded = [], list(plan.excluded)
@@ -94,13 +99,7 @@ def fit(plan: Plan, choice: ServerChoice, offer: Offer) -> Plan:
     return Plan(cells=tuple(fixed), excluded=tuple(excluded))
 
 
-def _with_cores_awake(cell: Cell) -> Cell:
-    awake = {"cores_awake": True}
-    servings = {name: getattr(cell, name).model_copy(update=awake) for name in ("static", "dynamic")}
-    return cell.model_copy(update=servings)
-
-
-def _without_shared_memory(cell: Cell) -> Cell:
-    none = {"shared_memory": "none"}
-    plans = {name: getattr(cell, name).model_copy(update=none) for name in ("offline", "online")}
-    return cell.model_copy(update=plans)
+def _with(cell: Cell, parts: tuple[str, ...], **fields: Any) -> Cell:
+    """The cell with other values of these fields in some of its parts."""
+    changed = {part: getattr(cell, part).model_copy(update=fields) for part in parts}
+    return cell.model_copy(update=changed)

@@ -7,9 +7,9 @@ import statistics
 import threading
 from collections.abc import Iterator, Set
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
+from tasks.core import proc
 from tasks.core.environment import nvml, used_card
 from tasks.core.values import Value
 
@@ -125,7 +125,7 @@ def _descends(pid: int, roots: Set[int | None]) -> bool:
         if pid in roots:
             return True
         try:
-            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+            pid = int(proc.stat(pid)[1])
         except OSError:
             return False
     return False

@@ -168,8 +168,7 @@ def _docker(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
 def owner(process: int | None = None) -> str:
     """A process, told apart from any other that has or will have its number: its namespace, number, start."""
     number = process or os.getpid()
-    fields = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()
-    start = fields[19]  # proc_pid_stat(5): field 22 of all
+    start = proc.stat(number)[19]
     return f"{_namespace()}/{number}/{start}"
 
 

@@ -6,6 +6,8 @@ import contextlib
 import re
 from pathlib import Path
 
+from tasks.core import proc
+
 ENDED = re.compile(
     r"out ?of ?memory|MemoryError|bad_alloc|ResourceExhausted|can't allocate memory|cannot allocate memory"
     r"|failed to allocate memory|allocation failed|BFCArena::AllocateRawInternal",
@@ -27,10 +29,10 @@ def peak_bytes(pid: int) -> int | None:
     Pages that several share count once for each (proc(5), VmHWM).
     """
     children: dict[int, list[int]] = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
+    for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, IndexError):
-            parent = int(entry.read_text().rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(entry.parent.name))
+            child = int(entry.name)
+            children.setdefault(int(proc.stat(child)[1]), []).append(child)
     total, waiting = 0, [pid]
     while waiting:
         one = waiting.pop()

@@ -130,6 +130,13 @@ def cores_awake(log_path: Path) -> Iterator[Callable[[], None]]:
         yield check
 
 
+def stat(pid: int) -> list[str]:
+    """What the kernel tells of a process, its state first: the third field of proc_pid_stat(5) and those
+    after it. Raises OSError where it is gone."""
+    # The second is its name in brackets, in which anything may stand.
+    return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+
+
 def tail(log_path: Path, lines: int = TAIL_LINES) -> str:
     """The last lines of a log."""
     try:

@@ -6,6 +6,8 @@ import contextlib
 import os
 from pathlib import Path
 
+from tasks.core import proc
+
 LATE_MS, LATE_SHARE = 0.5, 0.05
 """A client that is on average later than this, and than this share of the latency, to see an answer shows
 itself beside the server: it bounds the measurement."""
@@ -33,7 +35,7 @@ def idle_times() -> dict[int, float]:
     for process in Path("/proc").iterdir():
         with contextlib.suppress(ValueError, OSError):  # it is none, or has ended
             if os.sched_getscheduler(pid := int(process.name)) == os.SCHED_IDLE:
-                fields = (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
+                fields = proc.stat(pid)
                 ticks[pid] = int(fields[11]) + int(fields[12])
     return {key: count / os.sysconf("SC_CLK_TCK") for key, count in ticks.items()}
 

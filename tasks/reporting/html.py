@@ -16,7 +16,7 @@ from tasks.core.slo import Slo
 from tasks.reporting.answer import NOTHING, UNPROVEN, Choice, best, frontier, lead_text
 from tasks.reporting.charts import Drawing
 from tasks.reporting.headings import FILTERS
-from tasks.reporting.markdown import AWAKE, kept_awake, verdicts
+from tasks.reporting.markdown import cores, verdicts
 from tasks.reporting.tables import Table
 
 MEANING = {
@@ -93,8 +93,7 @@ def library() -> str:
 
 def _header(campaign: str, cells: pl.DataFrame) -> str:
     gpus = ", ".join(cells["gpu"].drop_nulls().unique(maintain_order=True))
-    awake = [AWAKE] if kept_awake(cells) else []
-    where = html.escape(" · ".join((gpus, *awake, verdicts(cells), campaign)))
+    where = html.escape(" · ".join((gpus, *cores(cells), verdicts(cells), campaign)))
     return f'<header><p class="brand">servegrid</p><h1>What to ship</h1><p class="where">{where}</p></header>'
 
 

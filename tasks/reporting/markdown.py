@@ -16,7 +16,6 @@ from tasks.reporting.tables import ENERGY, in_a_line
 
 FAILED_SHOWN = 20
 """Failed cells in a summary."""
-AWAKE = "cores kept awake"
 
 
 def document(
@@ -62,9 +61,10 @@ def verdicts(cells: pl.DataFrame) -> str:
     return ", ".join(f"{number} {verdict}" for verdict, number in counts) or "no cell has finished yet"
 
 
-def kept_awake(cells: pl.DataFrame) -> bool:
-    """Whether the cells were served while the host's cores were kept from sleeping."""
-    return any(held(text).get("cores_awake") for text in cells["dynamic"])
+def cores(cells: pl.DataFrame) -> list[str]:
+    """What is said of the host's cores: that they were kept from sleeping, where they were."""
+    awake = any(held(text).get("cores_awake") for text in cells["dynamic"])
+    return ["cores kept awake"] if awake else []
 
 
 def _head(campaign: str, cells: pl.DataFrame, measurements: pl.DataFrame, slo: Slo | None) -> list[str]:
@@ -79,8 +79,7 @@ def _where(cells: pl.DataFrame) -> str:
     host = held(row["environment"])
     told = {"cores": "{} cores", "memory_gb": "{} GB", "system": "{}", "python": "Python {}"}
     known = [words.format(host[name]) for name, words in told.items() if name in host]
-    known += [AWAKE] if kept_awake(cells) else []
-    return ", ".join([f"On {row['gpu']} (profile `{row['profile']}`)", *known]) + "."
+    return ", ".join([f"On {row['gpu']} (profile `{row['profile']}`)", *known, *cores(cells)]) + "."
 
 
 def _answer(cells: pl.DataFrame, measurements: pl.DataFrame, slo: Slo | None) -> str:
