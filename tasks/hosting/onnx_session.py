@@ -1,8 +1,10 @@
 """ONNX Runtime session of the hosted runtime."""
 
 import json
+import math
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnxruntime
@@ -21,6 +23,11 @@ APART = ["ConvActivationFusion", "ConvAddActivationFusion"]
 """Optimizers whose operators cuDNN has no kernels for in half precision, channels last."""
 MOST_SIZES = 64
 """Batch sizes that get buffers and a graph of their own, which stay: not every size of a large batch."""
+TOGETHER = 128 * 1024
+"""Bytes up to which inputs go to the device in one copy: to start another takes as long as to lay this much
+beside the rest (docs/performance.md)."""
+ALIGNMENT = 256
+"""Bytes; that of CUDA's own allocations (CUDA C++ Programming Guide, "Device Memory Accesses")."""
 
 
 class Session:
@@ -55,25 +62,24 @@ class Session:
             raise ValueError("cuda_graph: a CUDA graph needs every axis but the batch fixed")
         self._outputs = [output.name for output in self._session.get_outputs()]
         self._device, self._graph = device, cuda_graph
-        self._bound: dict[int, _Bound] | None = {} if kind == "GPU" and fixed else None
+        self._bound: dict[tuple[int, bool], _Bound] | None = {} if kind == "GPU" and fixed else None
 
     def run(self, inputs: dict[str, Array]) -> dict[str, Array]:
         """One batch; arrays by tensor name, batch first."""
-        if self._bound is None:
-            return dict(zip(self._outputs, self._session.run(self._outputs, inputs), strict=True))
         size = len(next(iter(inputs.values())))
-        if size not in self._bound and len(self._bound) == MOST_SIZES:
-            found = self._session.run(self._outputs, inputs, _no_graph())
-            return dict(zip(self._outputs, found, strict=True))
-        return self._bind(size).run(inputs)
+        bound = self._bind(size, from_host=True)
+        if bound:
+            return {name: value.numpy() for name, value in bound.run(inputs).items()}
+        options = _no_graph() if self._graph else None
+        return dict(zip(self._outputs, self._session.run(self._outputs, inputs, options), strict=True))
 
     def run_on_device(self, inputs: dict[str, Any]) -> dict[str, Array] | dict[str, OrtValue]:
         """The same for tensors that lie on the GPU, given by DLPack; large outputs stay there, good until the
         next run."""
         values = {name: OrtValue.from_dlpack(tensor) for name, tensor in inputs.items()}
-        size = next(iter(values.values())).shape()[0]
-        if self._bound is not None and (size in self._bound or len(self._bound) < MOST_SIZES):
-            return _handed_over(self._bind(size).run_on_device(values))
+        bound = self._bind(next(iter(values.values())).shape()[0], from_host=False)
+        if bound:
+            return _handed_over(bound.run(values))
         binding = self._session.io_binding()
         for name, value in values.items():
             binding.bind_ortvalue_input(name, value)
@@ -82,11 +88,15 @@ class Session:
         self._session.run_with_iobinding(binding, _no_graph())
         return _handed_over(dict(zip(self._outputs, binding.get_outputs(), strict=True)))
 
-    def _bind(self, size: int) -> "_Bound":
-        assert self._bound is not None
-        if size not in self._bound:
-            self._bound[size] = _Bound(self._session, size, self._device, self._graph)
-        return self._bound[size]
+    def _bind(self, size: int, from_host: bool) -> "_Bound | None":
+        """What a batch size has of its own; None where it has nothing."""
+        if self._bound is None:
+            return None
+        key = (size, from_host)
+        if key not in self._bound and len(self._bound) < MOST_SIZES:
+            graph = len(self._bound) + 1 if self._graph else None
+            self._bound[key] = _Bound(self._session, size, self._device, graph, TOGETHER if from_host else 0)
+        return self._bound.get(key)
 
 
 def for_images(artifact: Path) -> tuple[dict[str, str], list[str]]:
@@ -110,36 +120,70 @@ def _no_graph() -> Any:
     return options
 
 
+class _Place(NamedTuple):
+    """A tensor of the session at one batch size."""
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tensor: Any, size: int) -> "_Place":
+        element = tensor.type.removeprefix("tensor(").removesuffix(")")
+        return cls(tensor.name, np.dtype(C_NAMES.get(element, element)), (size, *tensor.shape[1:]))
+
+    @property
+    def nbytes(self) -> int:
+        return self.dtype.itemsize * math.prod(self.shape)
+
+    def on(self, device: int) -> OrtValue:
+        return OrtValue.ortvalue_from_shape_and_type(self.shape, self.dtype.type, "cuda", device)
+
+
+class _Together:
+    """Inputs that lie side by side in one buffer of the host's memory, and one copy brings to the device."""
+
+    def __init__(self, places: list[_Place], device: int, binding: Any) -> None:
+        *starts, total = accumulate((-(-p.nbytes // ALIGNMENT) * ALIGNMENT for p in places), initial=0)
+        buffer = _Place("", np.dtype(np.uint8), (total,))
+        self._host, self._device = np.empty(buffer.shape, buffer.dtype), buffer.on(device)
+        self._views: dict[str, Array] = {}
+        for start, (name, dtype, shape) in zip(starts, places, strict=True):
+            self._views[name] = np.ndarray(shape, dtype, self._host.data, start)
+            binding.bind_input(name, "cuda", device, dtype.type, shape, self._device.data_ptr() + start)
+
+    def update(self, inputs: dict[str, Array]) -> None:
+        for name, view in self._views.items():
+            np.copyto(view, inputs[name], casting="no")
+        self._device.update_inplace(self._host)
+
+
 class _Bound:
-    """A session's tensors of one batch size at places on the device that stay the same."""
+    """A session's tensors of one batch size at places on the device that stay the same.
 
-    def __init__(self, session: Any, size: int, device: int, graph: bool) -> None:
-        def place(tensor: Any) -> OrtValue:
-            element = tensor.type.removeprefix("tensor(").removesuffix(")")
-            dtype = np.dtype(C_NAMES.get(element, element)).type
-            return OrtValue.ortvalue_from_shape_and_type((size, *tensor.shape[1:]), dtype, "cuda", device)
+    Inputs of up to `together` bytes share one of them. `graph` is the number of the CUDA graph, if any.
+    """
 
-        self._session = session
-        self._inputs = {tensor.name: place(tensor) for tensor in session.get_inputs()}
-        self._outputs = {tensor.name: place(tensor) for tensor in session.get_outputs()}
-        self._binding = session.io_binding()
+    def __init__(self, session: Any, size: int, device: int, graph: int | None, together: int) -> None:
+        self._session, self._binding = session, session.io_binding()
+        places = [_Place.of(tensor, size) for tensor in session.get_inputs()]
+        small = [place for place in places if place.nbytes <= together]
+        self._together = _Together(small, device, self._binding) if small else None
+        self._inputs = {place.name: place.on(device) for place in places if place not in small}
+        self._outputs = {t.name: _Place.of(t, size).on(device) for t in session.get_outputs()}
         for name, value in self._inputs.items():
             self._binding.bind_ortvalue_input(name, value)
         for name, value in self._outputs.items():
             self._binding.bind_ortvalue_output(name, value)
         self._options = onnxruntime.RunOptions()
-        if graph:  # a graph a batch size, by this number
-            self._options.add_run_config_entry("gpu_graph_id", str(size))
+        if graph is not None:
+            self._options.add_run_config_entry("gpu_graph_id", str(graph))
 
-    def run(self, inputs: dict[str, Array]) -> dict[str, Array]:
-        """Copy in, run, copy out; the copies wait for the device."""
-        for name, value in self._inputs.items():
-            value.update_inplace(inputs[name])
-        self._session.run_with_iobinding(self._binding, self._options)
-        return {name: value.numpy() for name, value in self._outputs.items()}
-
-    def run_on_device(self, inputs: dict[str, OrtValue]) -> dict[str, OrtValue]:
-        """The same for tensors that are there already; the outputs are good until the next run."""
+    def run(self, inputs: dict[str, Any]) -> dict[str, OrtValue]:
+        """Copy in and run: arrays, or values on the device where no inputs share a place. The outputs lie on
+        the device and are good until the next run."""
+        if self._together:
+            self._together.update(inputs)
         for name, value in self._inputs.items():
             value.update_inplace(inputs[name])
         self._session.run_with_iobinding(self._binding, self._options)

@@ -95,6 +95,40 @@ def test_halved_images_on_the_gpu_answer_as_on_the_cpu(
     run_python(IMAGES, onnx_artifact(io, nodes, halves))
 
 
+MIXED = """
+import sys
+from pathlib import Path
+import numpy as np
+from tasks.hosting.onnx_session import Session
+cpu = Session(Path(sys.argv[1]), "CPU")
+rng = np.random.default_rng(0)
+for graph in (False, True):
+    gpu = Session(Path(sys.argv[1]), "GPU", cuda_graph=graph)
+    for size in (1, 3, 40, 3, 1):  # of 40 samples `x` is too large to share a copy
+        inputs = {
+            "a": rng.standard_normal((size, 1)).astype(np.float32),
+            "b": rng.integers(-1000, 1000, (size, 3)).astype(np.int32),
+            "c": rng.standard_normal((size, 5)).astype(np.float16),
+            "x": rng.standard_normal((size, 1024)).astype(np.float32),
+        }
+        np.testing.assert_array_equal(gpu.run(inputs)["y"], cpu.run(inputs)["y"], err_msg=f"batch {size}")
+"""
+
+
+def test_inputs_of_several_types_and_sizes_arrive_whole(
+    interface: Any, onnx_artifact: Any, run_python: Any
+) -> None:
+    columns = [("a", "float32", 1), ("b", "int32", 3), ("c", "float16", 5), ("x", "float32", 1024)]
+    io = interface([(n, dtype, (-1, width)) for n, dtype, width in columns], [("y", "float32", (-1, 1033))])
+    to_float = {"to": 1}
+    nodes = [
+        ("Cast", ["b"], ["fb"], to_float),
+        ("Cast", ["c"], ["fc"], to_float),
+        ("Concat", ["a", "fb", "fc", "x"], ["y"], {"axis": 1}),
+    ]
+    run_python(MIXED, onnx_artifact(io, nodes, {}))
+
+
 IO = Interface(
     inputs=(Tensor(name="x", dtype="float32", shape=(-1, 1024)),),
     outputs=(Tensor(name="y", dtype="float32", shape=(-1, 1024)),),
