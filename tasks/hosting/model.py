@@ -99,7 +99,7 @@ class TritonPythonModel:
         if self._takes_device_tensors and not all(t.is_cpu() for tensors in looked for t in tensors.values()):
             return [self._response(self._run_on_device(tensors)) for tensors in looked]
         try:
-            inputs = [{n: np.from_dlpack(_Given(tensors[n])) for n in self._inputs} for tensors in looked]
+            inputs = [{name: np.from_dlpack(_Given(ts[name])) for name in self._inputs} for ts in looked]
         except Exception as error:
             return [self._response(error) for _ in requests]
         if self._pipeline is None:

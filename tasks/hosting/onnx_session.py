@@ -23,9 +23,9 @@ APART = ["ConvActivationFusion", "ConvAddActivationFusion"]
 """Optimizers whose operators cuDNN has no kernels for in half precision, channels last."""
 MOST_SIZES = 64
 """Batch sizes that get buffers and a graph of their own, which stay: not every size of a large batch."""
-TOGETHER = 128 * 1024
-"""Bytes up to which inputs go to the device in one copy: to start another takes as long as to lay this much
-beside the rest (docs/performance.md)."""
+MOST_SHARED = 128 * 1024
+"""An input of at most so many bytes goes to the device in one copy with the others of that size: to start
+a copy of its own would take longer than to lay it beside them (docs/performance.md)."""
 ALIGNMENT = 256
 """Bytes; that of CUDA's own allocations (CUDA C++ Programming Guide, "Device Memory Accesses")."""
 
@@ -35,7 +35,8 @@ class Session:
 
     On a GPU a model whose tensors have no free axis but the batch has buffers of its own on the
     device for each batch size; with `cuda_graph` also a CUDA graph that works on them, which ONNX Runtime
-    captures when a size is first asked for.
+    captures when a size is first asked for. Where several inputs share a copy from the host, tensors that
+    come on the device have buffers and a graph apart.
     """
 
     def __init__(self, artifact: Path, kind: str, device: int = 0, cuda_graph: bool = False) -> None:
@@ -62,14 +63,19 @@ class Session:
             raise ValueError("cuda_graph: a CUDA graph needs every axis but the batch fixed")
         self._outputs = [output.name for output in self._session.get_outputs()]
         self._device, self._graph = device, cuda_graph
-        self._bound: dict[tuple[int, bool], _Bound] | None = {} if kind == "GPU" and fixed else None
+        self._bound: dict[tuple[int, bool], _Bound] | None = None
+        if kind == "GPU" and fixed:
+            self._bound = {}
+            small = sorted(_Spec.of(tensor, 1).nbytes for tensor in self._session.get_inputs())[:2]
+            # Up to this batch size there are two inputs or more to share a copy.
+            self._shared_up_to = MOST_SHARED // small[1] if len(small) == 2 else 0
 
     def run(self, inputs: dict[str, Array]) -> dict[str, Array]:
         """One batch; arrays by tensor name, batch first."""
         size = len(next(iter(inputs.values())))
         bound = self._bind(size, from_host=True)
         if bound:
-            return {name: value.numpy() for name, value in bound.run(inputs).items()}
+            return _to_host(bound.run(inputs))
         options = _no_graph() if self._graph else None
         return dict(zip(self._outputs, self._session.run(self._outputs, inputs, options), strict=True))
 
@@ -92,10 +98,10 @@ class Session:
         """What a batch size has of its own; None where it has nothing."""
         if self._bound is None:
             return None
-        key = (size, from_host)
+        key = (size, from_host and size <= self._shared_up_to)
         if key not in self._bound and len(self._bound) < MOST_SIZES:
             graph = len(self._bound) + 1 if self._graph else None
-            self._bound[key] = _Bound(self._session, size, self._device, graph, TOGETHER if from_host else 0)
+            self._bound[key] = _Bound(self._session, size, self._device, graph, MOST_SHARED if key[1] else 0)
         return self._bound.get(key)
 
 
@@ -111,6 +117,10 @@ def for_images(artifact: Path) -> tuple[dict[str, str], list[str]]:
 def _handed_over(outputs: dict[str, OrtValue]) -> dict[str, Array] | dict[str, OrtValue]:
     if sum(value.tensor_size_in_bytes() for value in outputs.values()) > THROUGH_HOST:
         return outputs
+    return _to_host(outputs)
+
+
+def _to_host(outputs: dict[str, OrtValue]) -> dict[str, Array]:
     return {name: value.numpy() for name, value in outputs.items()}
 
 
@@ -120,7 +130,7 @@ def _no_graph() -> Any:
     return options
 
 
-class _Place(NamedTuple):
+class _Spec(NamedTuple):
     """A tensor of the session at one batch size."""
 
     name: str
@@ -128,7 +138,7 @@ class _Place(NamedTuple):
     shape: tuple[int, ...]
 
     @classmethod
-    def of(cls, tensor: Any, size: int) -> "_Place":
+    def of(cls, tensor: Any, size: int) -> "_Spec":
         element = tensor.type.removeprefix("tensor(").removesuffix(")")
         return cls(tensor.name, np.dtype(C_NAMES.get(element, element)), (size, *tensor.shape[1:]))
 
@@ -136,24 +146,26 @@ class _Place(NamedTuple):
     def nbytes(self) -> int:
         return self.dtype.itemsize * math.prod(self.shape)
 
-    def on(self, device: int) -> OrtValue:
+    def allocate(self, device: int) -> OrtValue:
         return OrtValue.ortvalue_from_shape_and_type(self.shape, self.dtype.type, "cuda", device)
 
 
-class _Together:
-    """Inputs that lie side by side in one buffer of the host's memory, and one copy brings to the device."""
+class _Shared:
+    """Inputs side by side in one buffer of the host's memory: one copy brings them to the device."""
 
-    def __init__(self, places: list[_Place], device: int, binding: Any) -> None:
-        *starts, total = accumulate((-(-p.nbytes // ALIGNMENT) * ALIGNMENT for p in places), initial=0)
-        buffer = _Place("", np.dtype(np.uint8), (total,))
-        self._host, self._device = np.empty(buffer.shape, buffer.dtype), buffer.on(device)
+    def __init__(self, specs: list[_Spec], device: int, binding: Any) -> None:
+        *starts, total = accumulate((-(-p.nbytes // ALIGNMENT) * ALIGNMENT for p in specs), initial=0)
+        self._host = np.empty(total, np.uint8)
+        self._device = OrtValue.ortvalue_from_shape_and_type((total,), np.uint8, "cuda", device)
         self._views: dict[str, Array] = {}
-        for start, (name, dtype, shape) in zip(starts, places, strict=True):
+        for start, (name, dtype, shape) in zip(starts, specs, strict=True):
             self._views[name] = np.ndarray(shape, dtype, self._host.data, start)
             binding.bind_input(name, "cuda", device, dtype.type, shape, self._device.data_ptr() + start)
 
     def update(self, inputs: dict[str, Array]) -> None:
         for name, view in self._views.items():
+            if inputs[name].shape != view.shape:  # NumPy would repeat a sample
+                raise ValueError(f"{name}: shape {inputs[name].shape}, expected {view.shape}")
             np.copyto(view, inputs[name], casting="no")
         self._device.update_inplace(self._host)
 
@@ -161,16 +173,17 @@ class _Together:
 class _Bound:
     """A session's tensors of one batch size at places on the device that stay the same.
 
-    Inputs of up to `together` bytes share one of them. `graph` is the number of the CUDA graph, if any.
+    Inputs of at most `most_shared` bytes each lie in one buffer, with 0 none does. `graph` is the number of
+    the CUDA graph, if any.
     """
 
-    def __init__(self, session: Any, size: int, device: int, graph: int | None, together: int) -> None:
+    def __init__(self, session: Any, size: int, device: int, graph: int | None, most_shared: int) -> None:
         self._session, self._binding = session, session.io_binding()
-        places = [_Place.of(tensor, size) for tensor in session.get_inputs()]
-        small = [place for place in places if place.nbytes <= together]
-        self._together = _Together(small, device, self._binding) if small else None
-        self._inputs = {place.name: place.on(device) for place in places if place not in small}
-        self._outputs = {t.name: _Place.of(t, size).on(device) for t in session.get_outputs()}
+        specs = [_Spec.of(tensor, size) for tensor in session.get_inputs()]
+        small = [spec for spec in specs if spec.nbytes <= most_shared]
+        self._shared = _Shared(small, device, self._binding) if small else None
+        self._inputs = {spec.name: spec.allocate(device) for spec in specs if spec not in small}
+        self._outputs = {t.name: _Spec.of(t, size).allocate(device) for t in session.get_outputs()}
         for name, value in self._inputs.items():
             self._binding.bind_ortvalue_input(name, value)
         for name, value in self._outputs.items():
@@ -180,10 +193,10 @@ class _Bound:
             self._options.add_run_config_entry("gpu_graph_id", str(graph))
 
     def run(self, inputs: dict[str, Any]) -> dict[str, OrtValue]:
-        """Copy in and run: arrays, or values on the device where no inputs share a place. The outputs lie on
-        the device and are good until the next run."""
-        if self._together:
-            self._together.update(inputs)
+        """Copy in and run. Inputs are arrays, or values on the device if none share a buffer; the outputs
+        lie on the device and are good until the next run."""
+        if self._shared:
+            self._shared.update(inputs)
         for name, value in self._inputs.items():
             value.update_inplace(inputs[name])
         self._session.run_with_iobinding(self._binding, self._options)
