@@ -95,13 +95,15 @@ class Session:
         return _handed_over(dict(zip(self._outputs, binding.get_outputs(), strict=True)))
 
     def _bind(self, size: int, from_host: bool) -> "_Bound | None":
-        """What a batch size has of its own; None where it has nothing."""
+        """What a batch size has of its own for inputs that come from the host or on the device; None where it
+        has nothing."""
         if self._bound is None:
             return None
-        key = (size, from_host and size <= self._shared_up_to)
+        shares = from_host and size <= self._shared_up_to
+        key = (size, shares)
         if key not in self._bound and len(self._bound) < MOST_SIZES:
             graph = len(self._bound) + 1 if self._graph else None
-            self._bound[key] = _Bound(self._session, size, self._device, graph, MOST_SHARED if key[1] else 0)
+            self._bound[key] = _Bound(self._session, size, self._device, graph, MOST_SHARED if shares else 0)
         return self._bound.get(key)
 
 
@@ -154,7 +156,7 @@ class _Shared:
     """Inputs side by side in one buffer of the host's memory: one copy brings them to the device."""
 
     def __init__(self, specs: list[_Spec], device: int, binding: Any) -> None:
-        *starts, total = accumulate((-(-p.nbytes // ALIGNMENT) * ALIGNMENT for p in specs), initial=0)
+        *starts, total = accumulate((-(-spec.nbytes // ALIGNMENT) * ALIGNMENT for spec in specs), initial=0)
         self._host = np.empty(total, np.uint8)
         self._device = OrtValue.ortvalue_from_shape_and_type((total,), np.uint8, "cuda", device)
         self._views: dict[str, Array] = {}
