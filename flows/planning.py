@@ -88,8 +88,11 @@ def plan(options: SweepOptions, site: Site) -> tuple[ModelPlan, ...]:
     return tuple(found)
 
 
-def not_as_asked(options: SweepOptions, plans: Sequence[ModelPlan]) -> tuple[str, ...]:
-    """What another generator measures than the one that was asked for by name, and why."""
+def generator_notes(options: SweepOptions, plans: Sequence[ModelPlan], site: Site) -> tuple[str, ...]:
+    """Why the project's client measures where perf_analyzer was chosen, by name or by default."""
+    if options.generator == "auto" and not options.workers:
+        problem = GENERATORS["perf_analyzer"].problem(site)
+        return (f"the project's own client measures: {problem}",) if problem else ()
     if options.generator != "perf_analyzer":
         return ()
     fixed = dict.fromkeys(m.plugin.spec.name for m in plans if m.plugin.spec.fixed_batch)

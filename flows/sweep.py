@@ -14,7 +14,7 @@ from flows.campaigns import leading, new_campaign, read, unreached
 from flows.cancelling import CancelledError, heeding_cancellation
 from flows.fan_out import check_deployments, run_all
 from flows.options import SweepOptions
-from flows.planning import not_as_asked, plan, preflight
+from flows.planning import generator_notes, plan, preflight
 from flows.qualify import qualify
 from tasks.core import results
 from tasks.core.site import default_site
@@ -39,7 +39,7 @@ def sweep(
     folder = results.campaign_folder(site.results, campaign or new_campaign())
     options = read(folder).options if resume else options.anywhere()
     plans = plan(options, site)
-    for line in not_as_asked(options, plans):
+    for line in generator_notes(options, plans, site):
         log.info(line)
     parts = [options.only(entry.plugin.spec.name, entry.profile.name) for entry in plans]
     if options.workers:

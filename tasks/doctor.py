@@ -7,13 +7,14 @@ import platform
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import httpx
 from prefect.client.orchestration import get_client
 from prefect.exceptions import PrefectException
 
+from tasks.core import libpython
+from tasks.core.apt import AptError
 from tasks.core.environment import (
     LOCKS,
     card,
@@ -31,7 +32,7 @@ from tasks.core.site import Site
 from tasks.core.values import Value
 from tasks.export import EXPORTERS, LIBRARIES
 from tasks.formats import FORMATS
-from tasks.loadgen import GENERATORS, install
+from tasks.loadgen import GENERATORS, install, trial
 from tasks.servers import embedded
 
 MIN_DISK_GB = 5
@@ -48,13 +49,16 @@ class Check(Value):
 
 
 def install_server(site: Site) -> None:
-    """Raises UserError when pip cannot get the wheel."""
-    _run(embedded.install, site, "the tritonserver wheel")
+    """Raises UserError when pip cannot get the wheel, or apt libpython."""
+    try:
+        embedded.install(site)
+    except (AptError, subprocess.CalledProcessError) as error:
+        raise UserError(f"the tritonserver wheel could not be installed: {error}") from error
 
 
 def install_perf_analyzer(site: Site) -> None:
-    """Raises UserError when it cannot be got for this host."""
-    _run(install.install, site, "perf_analyzer")
+    """Install perf_analyzer and measure a tiny model with it; what fails is shown by its check."""
+    install.install(site, lambda: trial.measure(site))
 
 
 def check(site: Site) -> list[Check]:
@@ -68,7 +72,7 @@ def check(site: Site) -> list[Check]:
             mend="; ".join(problems),
             required=True,
         ),
-        _libpython(),
+        _libpython(site),
         _perf_analyzer(site),
         _frameworks(),
         _compilers(),
@@ -107,10 +111,10 @@ def _compilers() -> Check:
     return Check(what="compilers", found=found, mend=mend)
 
 
-def _libpython() -> Check:
-    path = embedded.libpython()
+def _libpython(site: Site) -> Check:
+    path = libpython.find(site.home)
     found = str(path) if path.is_file() else "not there"
-    mend = "" if path.is_file() else embedded.how_to_get_libpython()
+    mend = "" if path.is_file() else libpython.how_to_get()
     return Check(what="libpython", found=found, mend=mend, required=True)
 
 
@@ -208,10 +212,3 @@ def _pools(site: Site) -> Check:
     mend = "; ".join(map(worker_command, idle))
     workers = "without a worker" if idle else "with a worker"
     return Check(what="Prefect", found=f"{url}: pool {', '.join(sorted(wanted))} {workers}", mend=mend)
-
-
-def _run(installer: Callable[[Site], object], site: Site, what: str) -> None:
-    try:
-        installer(site)
-    except subprocess.CalledProcessError as error:
-        raise UserError(f"{what} could not be installed: {error}") from error

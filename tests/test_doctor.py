@@ -10,10 +10,9 @@ import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from tasks import doctor
-from tasks.core import environment
+from tasks.core import environment, libpython
 from tasks.core.environment import gpu_names
 from tasks.core.site import ROOT, Site, default_site
-from tasks.servers import embedded
 
 
 def found(site: Site) -> dict[str, doctor.Check]:
@@ -43,10 +42,10 @@ def test_every_part_of_a_host_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> N
 def test_missing_libpython_is_told_with_how_to_get_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(embedded, "libpython", lambda: tmp_path / "libpython3.so")
+    monkeypatch.setattr(libpython, "find", lambda home: tmp_path / "libpython3.so")
     check = found(default_site())["libpython"]
     assert check.required
-    assert "--enable-shared" in check.mend
+    assert "apt-get install libpython" in check.mend
     assert f"{sys.version_info.major}.{sys.version_info.minor}" in check.mend
 
 

@@ -70,9 +70,7 @@ class Warm(Value):
 
 def problem(site: Site) -> str | None:
     """Why it cannot be used here, with what to do."""
-    if install.command(site) is None:
-        return "perf_analyzer is not installed for this host's libc: run `make perf-analyzer`"
-    return None
+    return install.problem(site)
 
 
 def measure(point: Point, target: Target, site: Site) -> Measurement:

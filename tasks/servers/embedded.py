@@ -11,11 +11,11 @@ import platform
 import shutil
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from tasks.core import libpython
 from tasks.core.errors import StepError
 from tasks.core.server_choice import ServerChoice
 from tasks.core.site import Site
@@ -43,21 +43,19 @@ def problems(site: Site, choice: ServerChoice = ServerChoice()) -> list[str]:  #
         found.append(f"tritonserver: not in {_folder(site)}; run `servegrid doctor --install-server`")
     elif not _stub(site).is_file():
         found.append(f"tritonserver: the wheel has no Python backend stub for Python {_python()}")
-    if not libpython().is_file():
-        found.append(f"libpython: {libpython()} is not there; {how_to_get_libpython()}")
+    if not libpython.find(site.home).is_file():
+        found.append(f"libpython: {libpython.find(site.home).name} is not there; {libpython.how_to_get()}")
     return found
 
 
-def how_to_get_libpython() -> str:
-    """What to do where it is not there."""
-    return (
-        "the Python backend needs the shared library "
-        f"(Debian: libpython{_python()}; pyenv: PYTHON_CONFIGURE_OPTS=--enable-shared)"
-    )
-
-
 def install(site: Site) -> Path:
-    """Put the wheel into its folder; returns the folder. Raises subprocess.CalledProcessError."""
+    """Put the wheel, and libpython where this host has none, into the site; returns the wheel's folder.
+
+    Raises:
+        AptError: libpython cannot be had here.
+        subprocess.CalledProcessError: pip failed.
+    """
+    libpython.install(site.home)
     target = _folder(site)
     fresh = target.with_name(f"{target.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
@@ -123,8 +121,9 @@ def _environment(site: Site) -> dict[str, str]:
     """
     given = os.environ.get("LD_LIBRARY_PATH", "")
     # Named by its place: hosts that share this home may have theirs elsewhere.
-    folder = site.home.joinpath("libpython", *libpython().parent.parts[1:])
-    _link(folder, libpython())
+    library = libpython.find(site.home)
+    folder = site.home.joinpath("libpython", *library.parent.parts[1:])
+    _link(folder, library)
     return {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
         "LD_LIBRARY_PATH": os.pathsep.join([str(folder), *filter(None, [given])]),
@@ -172,11 +171,3 @@ def _stub(site: Site) -> Path:
 
 def _python() -> str:
     return f"{sys.version_info.major}.{sys.version_info.minor}"
-
-
-def libpython() -> Path:
-    """This interpreter's shared library, which the Python backend's stub loads."""
-    folder = Path(sysconfig.get_config_var("LIBDIR") or "/usr/lib")
-    name = str(sysconfig.get_config_var("INSTSONAME") or f"libpython{_python()}.so.1.0")
-    multiarch = folder / str(sysconfig.get_config_var("MULTIARCH") or "")
-    return multiarch / name if (multiarch / name).is_file() else folder / name

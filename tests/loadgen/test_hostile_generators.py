@@ -79,7 +79,7 @@ def test_hostile_perf_analyzer(
 )
 def test_missing_perf_analyzer(site: Site, tmp_path: Path, happened: Any) -> None:
     problem = GENERATORS["perf_analyzer"].problem(site.model_copy(update={"home": tmp_path}))
-    assert problem and "make perf-analyzer" in problem
+    assert problem and "--install-perf-analyzer" in problem
     happened(problem)
 
 

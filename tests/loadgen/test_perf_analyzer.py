@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import threading
+from collections.abc import Callable
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 from tasks.core import environment
 from tasks.core.errors import StepError
 from tasks.core.site import Site
-from tasks.loadgen import install, perf_analyzer
+from tasks.loadgen import install, perf_analyzer, trial
 from tasks.loadgen.base import Measurement, Point, Window
 
 DATA = Path(__file__).parent / "data"
@@ -167,4 +168,52 @@ def test_the_command_runs_on_this_host(site: Site) -> None:
 def test_where_it_is_not_installed_the_problem_says_what_to_run(site: Site, tmp_path: Path) -> None:
     empty = site.model_copy(update={"home": tmp_path})
     assert install.command(empty) is None
-    assert "make perf-analyzer" in str(perf_analyzer.problem(empty))
+    assert "--install-perf-analyzer" in str(perf_analyzer.problem(empty))
+
+
+def fail() -> None:
+    raise StepError("no route\nto the server")
+
+
+@pytest.mark.parametrize("measure", [lambda: None, fail])
+def test_it_is_used_only_where_a_trial_measurement_passed(
+    measure: Callable[[], None], site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if reason := perf_analyzer.problem(site):
+        pytest.skip(reason)
+    own = site.model_copy(update={"home": tmp_path})
+
+    def copy(folder: Path) -> None:
+        """What pip and apt would bring: they need a network."""
+        shutil.copytree(site.home / "perf-analyzer", folder, dirs_exist_ok=True)
+
+    monkeypatch.setattr(install, "_download", copy)
+    install.install(own, measure)
+    problem = perf_analyzer.problem(own)
+    if measure is fail:
+        assert problem and "no route" in problem and "--install-perf-analyzer" in problem
+        assert len(problem.splitlines()) == 1
+    else:
+        assert problem is None
+
+
+def test_the_trial_measures_on_the_embedded_server(site: Site) -> None:
+    if reason := perf_analyzer.problem(site):
+        pytest.skip(reason)
+    trial.measure(site)
+
+
+def test_the_trial_fails_where_cuda_has_no_runtime(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if reason := perf_analyzer.problem(site):
+        pytest.skip(reason)
+    own = site.model_copy(update={"home": tmp_path})
+    for path in site.home.iterdir():
+        (tmp_path / path.name).symlink_to(path)
+    (tmp_path / "perf-analyzer").unlink()
+    shutil.copytree(site.home / "perf-analyzer", tmp_path / "perf-analyzer")
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    (tmp_path / "perf-analyzer" / "lib" / "libcudart.so").write_text("no library")
+    with pytest.raises(StepError, match=r"libcudart\.so"):
+        trial.measure(own)

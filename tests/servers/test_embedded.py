@@ -14,7 +14,7 @@ import tritonclient.grpc as triton
 from google.protobuf import json_format
 
 from tasks.configure import model_config, write_repository
-from tasks.core import proc
+from tasks.core import libpython, proc
 from tasks.core.errors import StepError
 from tasks.core.server_choice import ServerChoice
 from tasks.core.site import Site
@@ -65,12 +65,12 @@ def test_cores_are_kept_awake_for_as_long_as_a_server_runs(
 
 
 def test_server_looks_for_libraries_where_its_caller_does(
-    start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start: Any, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/driver/lib")
     with start(tmp_path) as server:
         first, *rest = server.process.environ()["LD_LIBRARY_PATH"].split(":")
-    assert [path.name for path in Path(first).iterdir()] == [embedded.libpython().name]
+    assert [path.name for path in Path(first).iterdir()] == [libpython.find(site.home).name]
     assert rest == ["/opt/driver/lib"]
 
 
@@ -83,7 +83,7 @@ def test_hosts_with_another_libpython_may_share_a_home(
         library = tmp_path / host / "libpython3.so.1.0"
         library.parent.mkdir(exist_ok=True)
         library.write_text(host)
-        monkeypatch.setattr(embedded, "libpython", lambda library=library: library)
+        monkeypatch.setattr(libpython, "find", lambda home, library=library: library)
         found.append(Path(embedded.start_line(site)[0]["LD_LIBRARY_PATH"].split(":")[0]) / library.name)
     assert [path.read_text() for path in found] == ["debian", "pyenv", "debian"]
     assert found[0] == found[2] != found[1]
