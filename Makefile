@@ -68,7 +68,7 @@ image-test:
 
 # Root and debootstrap: both commands on a Debian that has nothing else, as an ordinary user.
 bare-test:
-	tests/bare_machine/run.sh 'make sweep && make test && make sweep'
+	tests/bare_machine/run.sh tests/bare_machine/readme_commands.sh
 
 clean:
 	rm -rf .venv .servegrid build *.egg-info # a store that SERVEGRID_HOME names may be shared

@@ -36,7 +36,6 @@ from tasks.servers.base import Running
 Arrays = dict[str, np.ndarray[Any, Any]]
 TEST_SITE = pytest.StashKey[Path]()
 TOOLS = ("tritonserver", "perf-analyzer", f"libpython/{platform.python_version()}")
-"""What `make` has installed below a site's home."""
 
 
 class Triton:
@@ -180,7 +179,7 @@ def link_tools(site: Site) -> Callable[[Path], None]:
 
 @pytest.fixture(scope="session")
 def alive() -> Callable[[Iterable[psutil.Process]], list[psutil.Process]]:
-    """Those of some processes that still run after 5 s; a zombie, which nobody has waited for, does not run."""
+    """Those of some processes that still run after 5 s; a zombie, which nobody waited for, does not."""
 
     def runs(process: psutil.Process) -> bool:
         try:
