@@ -44,10 +44,10 @@ def install(home: Path) -> Path:
 
 def how_to_get() -> str:
     """What a person can do where it is not there."""
+    package = f"as root `apt-get install libpython{_python()}`, or " if shutil.which("apt-get") else ""
     return (
-        f"as root `apt-get install libpython{_python()}`, or take a Python that has it: "
-        f"`uv python install {_python()}` and `make PYTHON=$(uv python find {_python()})` "
-        f"(pyenv: PYTHON_CONFIGURE_OPTS=--enable-shared)"
+        f"{package}take a Python that has it: `uv python install {_python()}`, then "
+        f"`make PYTHON=$(uv python find {_python()})` (pyenv: PYTHON_CONFIGURE_OPTS=--enable-shared)"
     )
 
 

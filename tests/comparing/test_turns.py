@@ -13,6 +13,8 @@ from tasks.comparing.judging import CellComparison, judge
 from tasks.comparing.turns import Opponent, Order, Turn, Turns, take
 from tasks.comparing.turns_process import Infer, Player, watching
 
+pytestmark = pytest.mark.check
+
 MODEL = """
 import time
 import triton_python_backend_utils as pb_utils

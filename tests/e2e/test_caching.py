@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.check
+
 NETWORK = ["reference", "baseline"]
 STAGES = ["prepare", "export", "convert", "profile_data", "reference", "ceilings", "baseline"]
 

@@ -17,6 +17,8 @@ import pytest
 from flows import local_server
 from tasks.core.site import Site
 
+pytestmark = pytest.mark.check
+
 SMALL = ("--model", "tiny_mlp", "--generator", "client", "--max-batch-size", "2", "--max-concurrency", "1",
          "--request-count", "10", "--window-s", "0.3")  # fmt: skip
 ONE = (*SMALL, "--format", "onnx")

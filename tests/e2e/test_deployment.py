@@ -8,8 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tasks.core import proc, results
 from tasks.core.site import ROOT
+
+pytestmark = pytest.mark.check
 
 
 def prefect(command: Any, *arguments: str) -> str:

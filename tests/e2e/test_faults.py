@@ -16,6 +16,8 @@ import pytest
 from tasks.core import leases
 from tasks.core.site import ROOT
 
+pytestmark = pytest.mark.check
+
 SWEEP = (
     *("sweep", "--model", "tiny_mlp", "--generator", "client"),
     *("--window-s", "0.3", "--request-count", "10"),

@@ -12,6 +12,8 @@ from flows.options import SweepOptions
 from flows.planning import plan
 from tasks.core.site import ROOT, default_site
 
+pytestmark = pytest.mark.check
+
 EXPECTED = pl.read_csv(ROOT / "tests" / "expected_cells.csv").sort("cell")
 """Every CPU cell of the tiny variants: a changed row needs an ADR."""
 LIMITS = ("--max-batch-size", "4", "--request-count", "10", "--generator", "client")

@@ -20,6 +20,8 @@ from tasks.core.plugins import known_models
 from tasks.core.site import ROOT
 from tasks.correctness import Correctness, correctness
 
+pytestmark = pytest.mark.check
+
 MODELS = known_models(ROOT / "models")
 ALIKE_INPUTS = {"bert_large_qa": ("input__1", "input__2"), "wide_and_deep": ("ad_id_ctr", "campaign_id_ctr")}
 """Models with two inputs of one shape, type and range: segment ids and mask, two rates of clicks."""

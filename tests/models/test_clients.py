@@ -15,6 +15,8 @@ import pytest
 from tasks.core.site import ROOT
 from tasks.core.values import Interface
 
+pytestmark = pytest.mark.check
+
 Served = Callable[[str], tuple[Any, Callable[..., list[str]]]]
 
 

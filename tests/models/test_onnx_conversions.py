@@ -18,6 +18,8 @@ from tasks import convert, export
 from tasks.core.build import Job, run_step
 from tasks.core.errors import StepError
 
+pytestmark = pytest.mark.check
+
 FUSED = {"Attention": 2, "EmbedLayerNormalization": 1, "BiasGelu": 2, "SkipLayerNormalization": 4}
 """What tiny BERT's two layers hold."""
 

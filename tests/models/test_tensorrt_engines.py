@@ -34,6 +34,7 @@ for path in sys.argv[1:]:
 """
 
 pytestmark = [
+    pytest.mark.check,
     pytest.mark.skipif(bool(missing(trt.LIBRARIES)), reason=f"not installed: {missing(trt.LIBRARIES)}"),
     pytest.mark.skipif(
         trt.library() == "tensorrt" and not card(), reason="TensorRT builds an engine on its card only"

@@ -18,6 +18,8 @@ from tasks.core.errors import UnsupportedError
 from tasks.core.plugins import load_profile
 from tasks.core.site import ROOT
 
+pytestmark = pytest.mark.check
+
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:

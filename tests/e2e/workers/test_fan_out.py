@@ -15,6 +15,8 @@ import pytest
 from tasks.core import leases, results
 from tasks.core.site import ROOT
 
+pytestmark = pytest.mark.check
+
 MEASURED = ("ceilings", "baseline")
 """On each profile."""
 BUILD = ("prepare", "export", "convert", "profile_data", "reference", *MEASURED)

@@ -20,6 +20,8 @@ from flows.campaigns import read
 from tasks.core import leases, results
 from tasks.core.environment import LOCKS
 
+pytestmark = pytest.mark.check
+
 PROFILE = "test-c"
 POOL = f"gpu-{PROFILE}"
 WORDS = (
