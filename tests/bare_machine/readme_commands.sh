@@ -30,7 +30,7 @@ found = pl.concat([pl.scan_parquet("results/*/measurements.parquet")]).select("c
 print(found)
 sys.exit(found["generator"].n_unique() != 1 or found["campaign"].n_unique() < 2)
 END
-# docs/your-host: what is written outside the checkout.
+# Outside the checkout lie only the cache of pip and the locks of the devices (README).
 outside=$(find ~ /tmp /var/tmp /dev/shm -newer ../started -type f -not -path "$PWD/*" -not -path "$log" \
     -not -path "$HOME/.cache/pip/*" -not -path "/tmp/servegrid-locks/*" 2>/dev/null || true)
 if [ -n "$outside" ]; then
