@@ -36,6 +36,10 @@ KEPT = "faults/rows"
 """In pytest's cache: what each test told when it was run last."""
 
 
+PREPARED = {"disk", "small_shm", "private_shm", "jumping_clock", "engine", "grid", "browser"}
+"""Fixtures that need root, a compiler, docker, PostgreSQL or Chromium: `make check` runs their tests."""
+
+
 class Fault(NamedTuple):
     """A row of the table but for its last column."""
 
@@ -67,6 +71,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     found: dict[str, list[Fault]] = {}
     for item in items:
         found.setdefault(str(item.path), []).extend(filter(None, [fault_of(item)]))
+        if PREPARED & set(getattr(item, "fixturenames", ())):
+            item.add_marker("check")
     config.stash[FAULTS] = found
 
 

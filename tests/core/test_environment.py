@@ -161,6 +161,7 @@ def test_waiting_for_the_device_is_told(
         assert caplog.messages == ["waiting for card: another campaign builds or measures there"]
 
 
+@pytest.mark.check
 @pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
 def test_users_of_one_host_share_the_lock(folder: Path, processes: list[subprocess.Popen[str]]) -> None:
     with device_lock("card", exclusive=False):

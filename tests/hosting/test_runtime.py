@@ -170,7 +170,7 @@ def scale(run_python: Any, tmp_path: Path) -> Callable[..., Path]:
         ("ts-trace", "ts-trace", "convert_torchscript", "fp32"),
         ("ts-trace", "ts-trace", "convert_torchscript", "bf16"),
         ("ts-script", "ts-script", "convert_torchscript", "bf16"),
-        ("aoti", "torch-export", "compile_package", "fp32"),
+        pytest.param("aoti", "torch-export", "compile_package", "fp32", marks=pytest.mark.check),  # needs g++
     ],
 )
 def test_the_artifact_is_served_without_the_plug_in_that_made_it(
