@@ -22,7 +22,7 @@ from typer.core import TyperCommand
 
 from flows.cli_comparing import compare, tune
 from flows.cli_reporting import history, pack, report
-from flows.cli_table import console, print_table, say
+from flows.cli_table import print_table, say
 from flows.local_server import api, prepare_environment
 from flows.options import SweepOptions, with_sweep_options
 from tasks.core.errors import ServegridError, UserError, printable, refusal
@@ -39,7 +39,7 @@ INTERRUPTED = 128 + signal.SIGINT
 
 
 class Command(TyperCommand):
-    """Sets what Prefect reads when it is imported, and then runs; `--help` and `--version` need none of it."""
+    """A command that runs with the environment that Prefect reads; `--help` and `--version` need none."""
 
     def invoke(self, ctx: Any) -> Any:
         prepare_environment(default_site())
