@@ -25,6 +25,7 @@ from flows.options import SweepOptions
 from flows.planning import ModelPlan
 from tasks.core import leases, results
 from tasks.core.asked import damaged
+from tasks.core.campaign_folders import unknown_campaign
 from tasks.core.errors import UserError
 from tasks.core.files import write_atomic
 from tasks.core.values import Value
@@ -65,9 +66,7 @@ def read(folder: Path) -> Campaign:
     try:
         return Campaign.model_validate_json(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError) as error:
-        known = sorted(p.parent.name for p in folder.parent.glob("*/campaign.json"))[-3:]
-        last = ", ".join(known) or "none"
-        raise UserError(f"{folder}: no campaign was begun there; the latest are: {last}") from error
+        raise unknown_campaign(folder, "campaign.json") from error
     except (OSError, ValueError) as error:
         why = explain(error, Campaign) if isinstance(error, ValidationError) else error
         raise damaged(path, why) from error

@@ -7,6 +7,7 @@ is wrong or the host is not ready; 130 interrupted.
 from __future__ import annotations
 
 import functools
+import importlib.metadata
 import logging
 import os
 import signal
@@ -17,11 +18,11 @@ from typing import Annotated, Any, cast
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Column, Table
+from typer.core import TyperCommand
 
 from flows.cli_comparing import compare, tune
 from flows.cli_reporting import history, pack, report
+from flows.cli_table import print_table, say
 from flows.local_server import api, prepare_environment
 from flows.options import SweepOptions, with_sweep_options
 from tasks.core.errors import ServegridError, UserError, printable, refusal
@@ -34,11 +35,33 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-console = Console()
 INTERRUPTED = 128 + signal.SIGINT
 
 
-@app.command()
+class Command(TyperCommand):
+    """A command that runs with the environment that Prefect reads; `--help` and `--version` need none."""
+
+    def invoke(self, ctx: Any) -> Any:
+        prepare_environment(default_site())
+        return super().invoke(ctx)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"servegrid {importlib.metadata.version('servegrid')}")
+        raise typer.Exit
+
+
+@app.callback()
+def servegrid(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")
+    ] = False,
+) -> None:
+    """Its help is the app's."""
+
+
+@app.command(cls=Command)
 @with_sweep_options
 def plan(options: SweepOptions) -> None:
     """Show which cells would run, what is stored of them, their last time, and what is left out and why."""
@@ -48,8 +71,8 @@ def plan(options: SweepOptions) -> None:
 
     site = default_site()
     last = last_wall_s(site.results)
-    what = Column("stored, or why not run", overflow="fold")
-    table = Table(Column("cell", overflow="fold"), "runs", "points", what, "expected")
+    head = ("cell", "runs", "points", "stored, or why not run", "expected")
+    rows: list[tuple[str, ...]] = []
     times: list[float | None] = []
     for entry in make_plan(options, site):
         for cell in entry.plan.cells:
@@ -57,14 +80,14 @@ def plan(options: SweepOptions) -> None:
             found = forecast.expect(entry.plugin, cell, site, last)
             times.append(found.wall_s)
             seconds = "" if found.wall_s is None else f"{found.wall_s:.0f} s"
-            table.add_row(cell.name, "yes", points, escape(found.line), seconds)
+            rows.append((cell.name, "yes", points, found.line, seconds))
         for excluded in entry.plan.excluded:
-            table.add_row(excluded.cell.name, "no", "", escape(excluded.reason), "")
-    console.print(table)
-    console.print(forecast.summary(times), highlight=False)
+            rows.append((excluded.cell.name, "no", "", excluded.reason, ""))
+    print_table(head, rows)
+    say(forecast.summary(times))
 
 
-@app.command()
+@app.command(cls=Command)
 @functools.partial(
     with_sweep_options,
     without=(
@@ -81,14 +104,14 @@ def why(
     site = default_site()
     entry, found, left_out = forecast.find(cell, options, site)
     if left_out:
-        console.print(f"{cell}: does not run: {left_out}", soft_wrap=True, markup=False, highlight=False)
+        say(f"{cell}: does not run: {left_out}")
         return
     for reason in forecast.why(entry.plugin, found, site):
         for line in reason.lines:
-            console.print(line, soft_wrap=True, markup=False, highlight=False)
+            say(line)
 
 
-@app.command()
+@app.command(cls=Command)
 @with_sweep_options
 def sweep(
     options: SweepOptions,
@@ -121,15 +144,15 @@ def sweep(
 
         campaign = resume or new_campaign()
         ui = url.removesuffix("/api")
-        console.print(f"campaign {campaign}; Prefect UI at {ui} while it runs", soft_wrap=True)
+        say(f"campaign {campaign}; Prefect UI at {ui} while it runs")
         folder = site.results / campaign
         try:
             with tags(campaign):
                 asked = (options, campaign, resume is not None)
                 state = cast(State[Any], sweep_flow(*asked, return_state=True))
         except KeyboardInterrupt:
-            console.print("interrupted; the rows of finished cells are kept")
-            console.print(f"`servegrid sweep --resume {campaign}` goes on with the others", soft_wrap=True)
+            say("interrupted; the rows of finished cells are kept")
+            say(f"`servegrid sweep --resume {campaign}` goes on with the others")
             _print_answer(folder)
             raise typer.Exit(INTERRUPTED) from None
         error = state.result(raise_on_failure=False) if state.is_failed() else None
@@ -138,16 +161,16 @@ def sweep(
         _print_answer(folder)
         if state.is_crashed() or not (folder / "report.html").exists():
             raise UserError(f"the campaign did not run: {state.message}")
-        console.print(state.message, soft_wrap=True)
+        say(str(state.message))
     if not state.is_completed():
         raise typer.Exit(1)
 
 
 for command in (report, pack, history, compare, tune):
-    app.command()(command)
+    app.command(cls=Command)(command)
 
 
-@app.command()
+@app.command(cls=Command)
 def doctor(
     install_server: Annotated[bool, typer.Option(help="Install the tritonserver binary first.")] = False,
     install_perf_analyzer: Annotated[bool, typer.Option(help="Install perf_analyzer first.")] = False,
@@ -161,10 +184,9 @@ def doctor(
     if install_perf_analyzer:
         checks.install_perf_analyzer(site)
     found = checks.check(site)
-    table = Table("what", "found", "how to mend it")
-    for entry in found:
-        table.add_row(entry.what, entry.found, escape(entry.mend), style="" if entry.mend == "" else "yellow")
-    console.print(table)
+    rows = [(entry.what, entry.found, entry.mend) for entry in found]
+    styles = ["yellow" if entry.mend else "" for entry in found]
+    print_table(("what", "found", "how to mend it"), rows, styles)
     if any(entry.required and entry.mend for entry in found):
         raise typer.Exit(2)
 
@@ -178,7 +200,7 @@ def pools_group() -> None:
     """Keeps `create` a command of its own."""
 
 
-@pools.command("create")
+@pools.command("create", cls=Command)
 def pools_create() -> None:
     """Make the work pool and queues of every profile, where they are not there yet."""
     from flows import pools as work_pools
@@ -188,10 +210,8 @@ def pools_create() -> None:
     site = default_site()
     with api(site):
         made = work_pools.create(site)
-    table = Table("pool", "profile", "")
-    for pool in made:
-        table.add_row(pool.name, pool.profile or "", "created" if pool.created else "was there")
-    console.print(table)
+    rows = [(pool.name, pool.profile or "", "created" if pool.created else "was there") for pool in made]
+    print_table(("pool", "profile", "state"), rows)
 
 
 class Progress(logging.Handler):
@@ -199,7 +219,7 @@ class Progress(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
-        console.print(f"{clock} {record.getMessage()}", soft_wrap=True, markup=False, highlight=False)
+        say(f"{clock} {record.getMessage()}")
 
 
 def main() -> None:
@@ -209,7 +229,6 @@ def main() -> None:
     logger.addHandler(Progress())
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        prepare_environment(default_site())
         app(standalone_mode=True)
     except (ServegridError, OSError) as error:
         said = error if isinstance(error, ServegridError) else refusal(error)
@@ -232,8 +251,8 @@ def _print_answer(folder: Path) -> None:
     choices, verdict = best(*results.read(folder), slo=objective(folder))
     for choice in choices:
         what = "ship" if verdict == "passed" else "no recommendation, measured only:"
-        console.print(f"{what} for {choice.sentence}", soft_wrap=True, markup=False, highlight=False)
-    console.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
+        say(f"{what} for {choice.sentence}")
+    say(f"report: {folder / 'report.html'}")
 
 
 def _interrupt(signum: int, frame: Any) -> None:

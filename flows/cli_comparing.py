@@ -6,15 +6,12 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Column, Table
 
+from flows.cli_table import print_table, say
 from flows.local_server import api
 from flows.options import SweepOptions
 from tasks.core.errors import UserError
 from tasks.core.site import default_site
-
-console = Console()
 
 
 def compare(
@@ -55,15 +52,13 @@ def compare(
             found = compare_cells(a, b, options, f"compare-{new_campaign()}", rule, pairs or PAIRS)
     else:
         found = compare_sides(read_side(a, site.results), read_side(b, site.results), rule)
-    table = Table(*(Column(name, overflow="fold") for name in forms.HEAD))
-    for cell in found.cells:
-        for line in forms.lines(cell, cell.judged):
-            table.add_row(*line, style={"regressed": "red", "improved": "green"}.get(line[-1], ""))
-    console.print(table)
+    rows = [line for cell in found.cells for line in forms.lines(cell, cell.judged)]
+    colours = {"regressed": "red", "improved": "green"}
+    print_table(forms.HEAD, rows, [colours.get(row[-1], "") for row in rows])
     about = (*found.conditions, *dict.fromkeys(d for cell in found.cells for d in cell.differences))
     broken = (f"{cell.cell}: {cell.broken}" for cell in found.cells if cell.broken)
     for text in (*about, *broken, found.method, forms.summary(found)):
-        console.print(text, soft_wrap=True, markup=False, highlight=False)
+        say(text)
     for path, form in ((junit, forms.junit), (markdown, forms.markdown)):
         if path:
             write_atomic(path, form(found))
@@ -104,16 +99,14 @@ def tune(
     measured = sum(not trial.pruned for trial in found.trace)
     trace = found.folder / "trace.csv"
     left_out = len(found.trace) - measured
-    console.print(f"{measured} points measured, {left_out} settings left out: {trace}", soft_wrap=True)
+    say(f"{measured} points measured, {left_out} settings left out: {trace}")
     if found.best is None:
-        console.print(f"nothing holds {wanted}")
+        say(f"nothing holds {wanted}")
         raise typer.Exit(1)
     best = found.best
     fails = f" (fails {', '.join(best.failed_checks)})" if best.failed_checks else ""
-    console.print(
+    say(
         f"most within {wanted}: {best.setting}; concurrency {best.concurrency}: {best.throughput:.1f} "
         f"inferences/s, {wanted.statistic} {best.latency_ms:.2f} ms{fails}. Write it into `serving` of "
-        f"model.yaml and sweep: its answers are not proven yet.",
-        soft_wrap=True,
-        highlight=False,
+        f"model.yaml and sweep: its answers are not proven yet."
     )

@@ -6,17 +6,16 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Column, Table
 
+from flows.cli_table import print_markdown, print_table, say
 from tasks.core.errors import UserError, unknown
 from tasks.core.site import default_site
 
-console = Console()
-
 
 def report(
-    campaign: Annotated[str, typer.Argument(help="A folder below results/.")],
+    campaign: Annotated[
+        str | None, typer.Argument(help="A folder below results/; without it, the newest.")
+    ] = None,
     partial: Annotated[bool, typer.Option(help="Also of a campaign that has cells left to run.")] = False,
     slo: Annotated[
         str | None,
@@ -27,14 +26,17 @@ def report(
     ] = None,
 ) -> None:
     """Write a campaign's report anew, and print it; with --partial at any time, also while it runs."""
-    from rich.markdown import Markdown
-
     from flows.campaigns import unreached
+    from tasks.core.campaign_folders import newest
     from tasks.core.results import campaign_folder
     from tasks.core.slo import from_option
     from tasks.report import write, write_like_published
 
-    folder = campaign_folder(default_site().results, campaign)
+    results = default_site().results
+    folder = campaign_folder(results, campaign) if campaign is not None else newest(results)
+    if campaign is None:
+        campaign = folder.name
+        say(f"campaign {campaign}, the newest of {results}")
     left = [f"{cell} on {profile}" for cell, profile in unreached(folder)]
     if left and not partial:
         raise UserError(
@@ -46,19 +48,23 @@ def report(
     if like is not None:
         if like != "published":
             raise unknown("form", like, ["published"])
-        console.print(f"sections: {write_like_published(folder)}", soft_wrap=True, highlight=False)
+        say(f"sections: {write_like_published(folder)}")
         return
-    console.print(Markdown(write(folder, from_option(slo) if slo else None)))
+    print_markdown(write(folder, from_option(slo) if slo else None))
     if left:
-        console.print(f"partial: {len(left)} cells have not run", highlight=False)
-    console.print(f"report: {folder / 'report.html'}", soft_wrap=True, highlight=False)
+        say(f"partial: {len(left)} cells have not run")
+    say(f"report: {folder / 'report.html'}")
 
 
 def pack(
-    cell: Annotated[str, typer.Argument(help="A cell's name, as the report prints it.")],
-    folder: Annotated[Path, typer.Argument(help="A new folder.")],
+    cell: Annotated[
+        str | None,
+        typer.Argument(help="A cell's name, as the report prints it; without it, the recommended cell."),
+    ] = None,
+    folder: Annotated[Path | None, typer.Argument(help="A new folder; without it, ./CELL.")] = None,
     campaign: Annotated[
-        str | None, typer.Option(help="A folder below results/; the latest with the cell.")
+        str | None,
+        typer.Option(help="A folder below results/; else the newest that has, or recommends, the cell."),
     ] = None,
     profile: Annotated[
         str | None, typer.Option(help="Where the campaign has the cell on several profiles.")
@@ -69,14 +75,20 @@ def pack(
     Of a cell that ended as an error: what the failed step read, its log, and a script that repeats it.
     """
     from tasks.core.results import campaign_folder
-    from tasks.pack import latest
+    from tasks.pack import latest, recommended
     from tasks.pack import pack as make_pack
 
     site = default_site()
-    source = campaign_folder(site.results, campaign) if campaign else latest(site, cell, profile)
-    row = make_pack(source, cell, folder.absolute(), site, profile)
+    source = campaign_folder(site.results, campaign) if campaign is not None else None
+    if cell is None:
+        source, choice = recommended(site, source, profile)
+        cell, profile = choice.cell, choice.profile
+        say(f"campaign {source.name} recommends {cell} for {choice.aim}")
+    source = source or latest(site, cell, profile)
+    target = folder or Path(Path(cell).name)
+    row = make_pack(source, cell, target.absolute(), site, profile)
     what = f"the failure of {cell}" if row["verdict"] == "error" else cell
-    console.print(f"{what} of {source.name}: {folder}", soft_wrap=True, markup=False, highlight=False)
+    say(f"{what} of {source.name}: {target}")
 
 
 def history(
@@ -86,9 +98,9 @@ def history(
     from tasks.reporting.history import moves
 
     found = moves(default_site().results, cell)
-    wide = (Column(name, overflow="fold") for name in ("cell", "moved"))
-    table = Table(*wide, "from", "to", "by", "in campaign", "changed too")
-    for move in found:
-        where = f"{move.cell} on {move.profile}"
-        table.add_row(where, move.what, move.before, move.after, move.by, move.campaigns[1], move.with_it)
-    console.print(table if found else "nothing moved beyond noise")
+    if not found:
+        say("nothing moved beyond noise")
+        return
+    rows = [(m.cell, m.profile, m.what, m.before, m.after, m.by, m.campaigns[1], m.with_it) for m in found]
+    head = ("cell", "profile", "moved", "from", "to", "by", "in campaign", "changed too")
+    print_table(head, rows)

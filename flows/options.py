@@ -13,10 +13,9 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 
 from tasks.core.errors import UserError
 from tasks.core.files import is_path
-from tasks.core.matrix import Selection
 from tasks.core.names import LONGEST_NAME, check_text
+from tasks.core.selection import Panel, Selection
 from tasks.core.values import ModelFile
-from tasks.core.yaml_files import explain
 
 ALL = "all"
 QUEUE = "default"
@@ -28,56 +27,72 @@ PATHS = (*MODEL_FILES, "samples", "model_dir", "ca_file", "headers_file")
 class SweepOptions(Selection):
     """What to qualify."""
 
-    models: tuple[str, ...] = Field(
+    models: Annotated[tuple[str, ...], Panel.WHAT] = Field(
         ("bert_large_qa",), min_length=1, description="Folders below models/; `all` is every one"
     )
-    variant: str = Field("tiny", description="`full` is the published size, `tiny` runs on a laptop CPU")
-    profiles: tuple[str, ...] = Field(
+    variant: Annotated[str, Panel.WHAT] = Field(
+        "tiny", description="`full` is the published size, `tiny` runs on a laptop CPU"
+    )
+    profiles: Annotated[tuple[str, ...], Panel.WHERE] = Field(
         ("cpu",), min_length=1, description="Files below gpu_profiles/: the devices to qualify on"
     )
-    workers: bool = Field(
+    workers: Annotated[bool, Panel.WHERE] = Field(
         False, description="Each model and profile on a worker of the profile's pool, not in this process"
     )
-    queue: str = Field(QUEUE, description="The queue of the pools in which runs wait for their workers")
-    random_weights: bool = Field(
+    queue: Annotated[str, Panel.WHERE] = Field(
+        QUEUE, description="The queue of the pools in which runs wait for their workers"
+    )
+    random_weights: Annotated[bool, Panel.WHAT] = Field(
         False, description="Seeded random weights and inputs: needs no checkpoint; ends `measured`"
     )
-    generator: Literal["auto", "perf_analyzer", "client"] = Field(
+    generator: Annotated[Literal["auto", "perf_analyzer", "client"], Panel.MEASURED] = Field(
         "auto", description="`auto`: perf_analyzer where it runs, else the project's own client"
     )
-    server: str | None = Field(
+    server: Annotated[str | None, Panel.SERVER] = Field(
         None,
         description="How a Triton server is got: embedded, docker, remote; by default as the profile says",
     )
-    url: str | None = Field(None, description="grpc://HOST:PORT or grpcs://HOST:PORT, with --server remote")
-    ca_file: str | None = Field(None, description="PEM file of the authorities to trust, with a grpcs:// URL")
-    headers_file: str | None = Field(
+    url: Annotated[str | None, Panel.SERVER] = Field(
+        None, description="grpc://HOST:PORT or grpcs://HOST:PORT, with --server remote"
+    )
+    ca_file: Annotated[str | None, Panel.SERVER] = Field(
+        None, description="PEM file of the authorities to trust, with a grpcs:// URL"
+    )
+    headers_file: Annotated[str | None, Panel.SERVER] = Field(
         None, description="A file of `name: value` lines: headers of every request, with --server remote"
     )
-    triton_release: str | None = Field(
+    triton_release: Annotated[str | None, Panel.SERVER] = Field(
         None,
         description="YY.MM: the image of --server docker; of a --server remote whose version is not known",
     )
-    cores_awake: bool | None = Field(
+    cores_awake: Annotated[bool | None, Panel.SERVER] = Field(
         None,
         description="Keep this host's cores from sleeping while a server runs; not with a CPU quota (ADR 16)",
     )
-    onnx: str | None = Field(None, description="An ONNX file instead of a folder of models/")
-    torchscript: str | None = Field(
+    onnx: Annotated[str | None, Panel.OWN] = Field(
+        None, description="An ONNX file instead of a folder of models/"
+    )
+    torchscript: Annotated[str | None, Panel.OWN] = Field(
         None, description="A TorchScript file instead; loading it runs the code that it holds"
     )
-    savedmodel: str | None = Field(None, description="The folder of a TensorFlow SavedModel instead")
-    shapes: tuple[str, ...] = Field(
+    savedmodel: Annotated[str | None, Panel.OWN] = Field(
+        None, description="The folder of a TensorFlow SavedModel instead"
+    )
+    shapes: Annotated[tuple[str, ...], Panel.OWN] = Field(
         (), description="NAME=1,3,224,224: an input's shape, where the model file leaves it open"
     )
-    samples: str | None = Field(
+    samples: Annotated[str | None, Panel.OWN] = Field(
         None, description="An .npz file with an array for each input of the model file, batch first"
     )
-    model_dir: str | None = Field(None, description="A model folder that lies outside models/")
-    plugin_paths: tuple[str, ...] = Field(
+    model_dir: Annotated[str | None, Panel.OWN] = Field(
+        None, description="A model folder that lies outside models/"
+    )
+    plugin_paths: Annotated[tuple[str, ...], Panel.OWN] = Field(
         (), description="A folder that the model's Python files import from"
     )
-    params: tuple[str, ...] = Field((), description="NAME=VALUE: a parameter of the model, or a new value")
+    params: Annotated[tuple[str, ...], Panel.WHAT] = Field(
+        (), description="NAME=VALUE: a parameter of the model, or a new value"
+    )
 
     @field_validator("*")
     @classmethod
@@ -175,6 +190,8 @@ def with_sweep_options(command: Callable[..., None], without: Sequence[str] = ()
         try:
             options = SweepOptions.model_validate({k: v for k, v in given.items() if v not in (None, [])})
         except ValidationError as error:
+            from tasks.core.yaml_files import explain
+
             raise UserError(explain(error, SweepOptions)) from error
         command(options=options, **arguments)
 
@@ -189,8 +206,16 @@ def with_sweep_options(command: Callable[..., None], without: Sequence[str] = ()
 
 
 def _fields() -> list[str]:
-    """The options in the order in which they are shown: what is qualified, then its bounds."""
-    return sorted(SweepOptions.model_fields, key=lambda name: name in Selection.model_fields)
+    """The options in the order of their panels; within one, this class's before those of `Selection`."""
+    order = list(Panel)
+    own_first = sorted(SweepOptions.model_fields, key=lambda name: name in Selection.model_fields)
+    return sorted(own_first, key=lambda name: order.index(panel(name)))
+
+
+def panel(name: str) -> Panel:
+    """The group of a field's option in `--help`."""
+    (found,) = (entry for entry in SweepOptions.model_fields[name].metadata if isinstance(entry, Panel))
+    return found
 
 
 def _words(name: str, value: Any) -> tuple[str, ...]:
@@ -225,5 +250,7 @@ def _option(name: str) -> Any:
         kind = str  # it is SweepOptions that says what is wrong, with the nearest name
     default = field.default if not repeated else ", ".join(field.default)
     shown = str(default) if default else False
-    option = typer.Option(_flag(name), help=field.description, show_default=shown)
+    option = typer.Option(
+        _flag(name), help=field.description, show_default=shown, rich_help_panel=panel(name).value
+    )
     return Annotated[kind | None, option]

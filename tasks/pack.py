@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 
 from tasks.core import awake, results
-from tasks.core.asked import asked, ground
+from tasks.core.asked import asked, ground, objective
+from tasks.core.campaign_folders import newest_first, no_campaign
 from tasks.core.columns import held
 from tasks.core.errors import UserError, unknown
 from tasks.core.results import WHOLE, Row
@@ -20,6 +21,7 @@ from tasks.handover.failure import pack_failure
 from tasks.handover.folder import copy, new_folder, write_json
 from tasks.handover.starts import REPOSITORY, hosted, write_starts
 from tasks.report import write
+from tasks.reporting.answer import Choice, choices
 
 CLIENT = Path(__file__).parent / "handover" / "client.py"
 ROOM = 2.0
@@ -68,20 +70,45 @@ def latest(site: Site, cell: str, profile: str | None = None) -> Path:
         UserError: there is neither.
     """
     known: set[str] = set()
+    profiles: set[str] = set()
     failed = None
-    for path in sorted(site.results.glob("*/rows.jsonl"), reverse=True):
-        cells, _ = results.read(path.parent)
+    folders = newest_first(site.results)
+    for folder in folders:
+        cells, _ = results.read(folder)
+        profiles |= set(cells["profile"].drop_nulls())
         if profile is not None:
             cells = cells.filter(pl.col("profile") == profile)
         whole = set(cells.filter(pl.col("verdict").is_in(WHOLE))["cell"])
         if cell in whole:
-            return path.parent
+            return folder
         errors = set(cells.filter(pl.col("verdict") == "error")["cell"])
-        failed = failed or (path.parent if cell in errors else None)
+        failed = failed or (folder if cell in errors else None)
         known |= whole | errors
-    if failed is None:
-        raise unknown("cell" if profile is None else f"cell of profile {profile}", cell, known)
-    return failed
+    if failed is not None:
+        return failed
+    if profiles and profile is not None and profile not in profiles:
+        raise unknown("profile", profile, profiles)
+    raise unknown("cell" if profile is None else f"cell of profile {profile}", cell, known)
+
+
+def recommended(site: Site, campaign: Path | None = None, profile: str | None = None) -> tuple[Path, Choice]:
+    """The newest campaign that recommends a cell, or the given one, and its first recommendation.
+
+    Raises:
+        UserError: there is no campaign, or none recommends a cell (on that profile).
+    """
+    folders = [campaign] if campaign else newest_first(site.results)
+    if not folders:
+        raise no_campaign(site.results)
+    for folder in folders:
+        for choice in choices(*results.read(folder), slo=objective(folder)):
+            if profile in (None, choice.profile):
+                return folder, choice
+    on = f" on profile {profile}" if profile else ""
+    raise UserError(
+        f"{campaign or site.results}: no cell passed with a stable point{on}, so none is recommended; "
+        "name one: `servegrid pack CELL`"
+    )
 
 
 def _row(campaign: Path, cell: str, profile: str | None) -> Row:

@@ -15,9 +15,10 @@ from tritonclient.grpc import model_config_pb2 as pb
 from tasks.configure import configure, model_config, write_repository
 from tasks.core.build import Workplace
 from tasks.core.errors import UnsupportedError
-from tasks.core.matrix import Selection, expand
+from tasks.core.matrix import expand
 from tasks.core.plugins import load_model, load_profile
 from tasks.core.releases import load_releases
+from tasks.core.selection import Selection
 from tasks.core.site import Site
 from tasks.core.values import ArtifactRef, Format, Interface, Serving
 from tasks.formats import FORMATS, trt

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tasks.core.errors import UserError
 from tasks.core.results import Row, Writer, read
 from tasks.reporting.history import LAST, Past, moves, past
 
@@ -141,7 +142,9 @@ def test_verdict_that_changed_is_a_move(tmp_path: Path) -> None:
     campaign(tmp_path, "20260103", verdict="skipped")
     (move,) = moves(tmp_path)
     assert (move.what, move.before, move.after, move.change) == ("verdict", "passed", "failed_accuracy", None)
-    assert moves(tmp_path, "other") == [] and moves(tmp_path / "none") == []
+    assert moves(tmp_path / "none") == []
+    with pytest.raises(UserError, match="unknown cell 'toy-onx': did you mean 'toy-onnx'"):
+        moves(tmp_path, "toy-onx")
 
 
 def test_campaign_looks_back_on_those_before_it_with_its_cells(tmp_path: Path) -> None:

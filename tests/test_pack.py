@@ -135,8 +135,10 @@ def test_latest_campaign_is_one_that_has_the_cell_whole_there_or_else_its_error(
     assert latest(site, "toy-onnx", "cpu") == campaign
     (campaign / "rows.jsonl").unlink()
     assert latest(site, "toy-onnx", "cpu").name == "c2"
-    with pytest.raises(UserError, match="unknown cell of profile t4 'toy-onnx'"):
-        latest(site, "toy-onnx", "t4")
+    with pytest.raises(UserError, match="unknown cell of profile card 'toy-onx': did you mean 'toy-onnx'"):
+        latest(site, "toy-onx", "card")
+    with pytest.raises(UserError, match="unknown profile 'car': did you mean 'card'"):
+        latest(site, "toy-onnx", "car")
 
 
 @pytest.mark.parametrize(

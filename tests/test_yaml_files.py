@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.matrix import Selection, expand
+from tasks.core.matrix import expand
 from tasks.core.plugins import known_models, load_model, load_profile, source_digests
 from tasks.core.releases import fitting, load_releases
+from tasks.core.selection import Selection
 from tasks.core.site import ROOT
 
 MODELS = known_models(ROOT / "models")

@@ -15,7 +15,7 @@ import yaml
 from tasks.arrays import Arrays
 from tasks.child.framework_steps import FRAMEWORKS, Network
 from tasks.core.build import Job
-from tasks.core.errors import UnsupportedError
+from tasks.core.errors import UnsupportedError, unknown
 from tasks.core.spec import ModelSpec
 from tasks.core.values import TRITON_DTYPES, Format, Interface, Tensor, Value
 from tasks.model_file import TEMPLATE
@@ -93,7 +93,7 @@ def resolve(
     for kind, given in (("--shape", shapes), ("--samples", samples or {})):
         for name in given:
             if name not in names:
-                raise UnsupportedError(f"{kind}: no input {name!r}; its inputs: {', '.join(names) or 'none'}")
+                raise UnsupportedError(f"{kind}: {unknown('input', name, names)}")
     if not inputs:
         raise UnsupportedError("it has no inputs")
     if samples is not None:

@@ -67,11 +67,17 @@ def refusal(error: BaseException) -> str | None:
     return f"{error.filename or 'the system'}: {error.strerror}"
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
-    """The error for a name that is in no list, with the nearest names that are."""
-    choices = sorted(set(known))
-    near = difflib.get_close_matches(name, choices, n=3, cutoff=0.4)
-    hint = f"did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
+def nearest(name: str, choices: Iterable[str]) -> str:
+    """`did you mean ...?` with the names that are most like this one; empty where none is."""
+    near = difflib.get_close_matches(name, list(choices), n=3, cutoff=0.4)
+    return f"did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
+
+
+def unknown(kind: str, name: str, known: Iterable[str], *, in_order: bool = False) -> UserError:
+    """The error for a name that is in no list, with the nearest names that are; `in_order`: the list's order
+    says which are shown first."""
+    choices = list(dict.fromkeys(known)) if in_order else sorted(set(known))
+    hint = nearest(name, choices)
     more = f" and {len(choices) - SHOWN} more" if len(choices) > SHOWN else ""
     listed = (", ".join(choices[:SHOWN]) or "none") + more
     return UserError(f"unknown {kind} {name!r}: {hint + ' ' if hint else ''}known: {listed}")

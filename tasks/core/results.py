@@ -19,6 +19,7 @@ from typing import IO, Any, Literal
 
 import polars as pl
 
+from tasks.core.campaign_folders import unknown_campaign
 from tasks.core.columns import MEASURED, OBJECTS, PLACE, SERVING, TRUST, fill_old_rows, holds_object
 from tasks.core.environment import Host
 from tasks.core.errors import UserError
@@ -214,8 +215,7 @@ def read(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     """
     path = folder / "rows.jsonl"
     if not path.is_file():
-        known = sorted(p.parent.name for p in folder.parent.glob("*/rows.jsonl"))[-3:]
-        raise UserError(f"{folder}: no campaign there; the latest are: {', '.join(known) or 'none'}")
+        raise unknown_campaign(folder)
     rows: dict[str, list[Row]] = {"cell": [], "measurement": []}
     for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
         row = _row(line)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tasks.core.errors import UserError
-from tasks.core.store import Store
 from tasks.core.values import Value
+
+if TYPE_CHECKING:
+    from tasks.core.store import Store
 
 ROOT = Path(os.environ.get("SERVEGRID_ROOT", Path(__file__).resolve().parents[2])).absolute()
 """The folder that carries models/, gpu_profiles/ and triton_releases.yaml: the checkout, where the packages
@@ -29,6 +32,8 @@ class Site(Value):
 
     @property
     def store(self) -> Store:
+        from tasks.core.store import Store  # a command's help needs none
+
         return Store(self.home / "store")
 
 

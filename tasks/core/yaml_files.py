@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import reprlib
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,7 +12,7 @@ from pydantic import ValidationError
 from yaml.composer import ComposerError
 from yaml.constructor import ConstructorError
 
-from tasks.core.errors import UserError
+from tasks.core.errors import UserError, nearest
 from tasks.core.values import Value
 
 SpecT = TypeVar("SpecT", bound=Value)
@@ -85,5 +86,9 @@ def explain(error: ValidationError, kind: type[Value]) -> str:
             entries.append(f"{where}: this key is required")
         else:
             found = "" if isinstance(item["input"], dict) else f" (found {reprlib.repr(item['input'])})"
-            entries.append(f"{where}: {item['msg'].removeprefix('Value error, ')}{found}")
+            hint = ""
+            if item["type"] == "literal_error" and isinstance(item["input"], str):
+                hint = nearest(item["input"], re.findall("'(.+?)'", item["ctx"]["expected"]))
+            near = f": {hint}" if hint else ""
+            entries.append(f"{where}: {item['msg'].removeprefix('Value error, ')}{found}{near}")
     return "; ".join(entries)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from tasks.core import columns, results
+from tasks.core.errors import unknown
 from tasks.core.values import Serving, Value
 from tasks.loadgen.base import STABLE_WINDOWS, spread
 
@@ -81,9 +82,15 @@ class Past(NamedTuple):
 
 
 def moves(folder: Path, cell: str | None = None) -> list[Move]:
-    """Every move between campaigns below a folder, of one cell or of all, the latest last."""
+    """Every move between campaigns below a folder, of one cell or of all, the latest last.
+
+    Raises:
+        UserError: no campaign has that cell.
+    """
     cells, points = _in_time(results.read(path.parent) for path in folder.glob("*/rows.jsonl"))
     if cell is not None:
+        if cell not in cells["cell"]:
+            raise unknown("cell", cell, cells["cell"].drop_nulls())
         cells, points = (frame.filter(pl.col("cell") == cell) for frame in (cells, points))
     return _moves(cells, points)
 

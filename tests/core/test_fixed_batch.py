@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from tasks.core.matrix import Selection, expand
+from tasks.core.matrix import expand
 from tasks.core.profile import GpuProfile
 from tasks.core.releases import load_releases
+from tasks.core.selection import Selection
 from tasks.core.spec import ModelSpec
 
 

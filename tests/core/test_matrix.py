@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from tasks.core.errors import UserError
-from tasks.core.matrix import Plan, Selection, expand
+from tasks.core.matrix import Plan, expand
 from tasks.core.profile import GpuProfile, ProfileRule
 from tasks.core.releases import load_releases
+from tasks.core.selection import Selection
 from tasks.core.spec import ModelSpec
 
 

@@ -12,10 +12,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tasks.core.columns import MEASURED, OBJECTS
-from tasks.core.matrix import Selection, expand
+from tasks.core.matrix import expand
 from tasks.core.profile import GpuProfile, ProfileRule
 from tasks.core.releases import load_releases
 from tasks.core.results import CELLS, MEASUREMENTS, published_columns, read
+from tasks.core.selection import Selection
 from tasks.core.slo import parse
 from tasks.core.spec import ModelSpec
 from tasks.core.store import BuildRequest

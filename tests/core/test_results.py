@@ -165,19 +165,20 @@ def test_campaign_without_rows_of_a_kind_has_its_columns(tmp_path: Path) -> None
     assert measurements.is_empty()
 
 
-def test_campaign_that_is_not_there_is_told_with_the_latest(tmp_path: Path) -> None:
+def test_campaign_that_is_not_there_is_told_with_the_nearest_and_the_newest(tmp_path: Path) -> None:
     for name in ("20260103-x", "20260101-x", "20260104-x", "20260102-x"):
         Writer(tmp_path / name).append("cell", {"cell": "a"})
     (tmp_path / "20269999-empty").mkdir()
     with pytest.raises(UserError) as caught:
-        read(tmp_path / "2026")
-    assert str(caught.value) == (
-        f"{tmp_path / '2026'}: no campaign there; the latest are: 20260102-x, 20260103-x, 20260104-x"
-    )
+        read(tmp_path / "20260104-y")
+    said, _, known = str(caught.value).partition("known: ")
+    assert str(tmp_path) in said and "'20260104-y'" in said
+    assert said.index("'20260104-x'") < said.index("'20260101-x'"), "the nearest first"
+    assert known == "20260102-x, 20260104-x, 20260101-x, 20260103-x", "the last written first"
 
 
 def test_first_campaign_that_is_not_there_is_told_so(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="the latest are: none"):
+    with pytest.raises(UserError, match="known: none"):
         read(tmp_path / "results" / "c")
 
 

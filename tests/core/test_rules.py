@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from tasks.core.matrix import Plan, Selection, expand
+from tasks.core.matrix import Plan, expand
 from tasks.core.profile import GpuProfile
 from tasks.core.releases import load_releases
 from tasks.core.rules import choose_backend, has_cuda_graphs, why_no_accelerator
+from tasks.core.selection import Selection
 from tasks.core.spec import FormatSpec, ModelSpec
 from tasks.core.values import Accelerator, Format, Interface, Precision
 from tasks.formats import trt

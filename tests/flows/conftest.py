@@ -9,10 +9,11 @@ import pytest
 from flows.options import SweepOptions
 from flows.record import Recorder
 from tasks.core.environment import host
-from tasks.core.matrix import Selection, expand
+from tasks.core.matrix import expand
 from tasks.core.plugins import load_model, load_profile
 from tasks.core.releases import load_releases
 from tasks.core.results import Writer
+from tasks.core.selection import Selection
 from tasks.core.site import ROOT
 from tasks.core.values import Cell
 

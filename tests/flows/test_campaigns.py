@@ -81,8 +81,8 @@ def test_campaign_is_begun_once_and_led_by_one(tmp_path: Path, plans: tuple[Mode
     with pytest.raises(UserError, match=r"begun already.*--resume c"):
         leading(folder, OPTIONS, plans, resume=False).__enter__()
     assert read(folder).attempt == 1
-    with pytest.raises(UserError, match=r"no campaign was begun there; the latest are: c"):
-        read(tmp_path / "other")
+    with pytest.raises(UserError, match=r"unknown campaign .*did you mean 'c'"):
+        read(tmp_path / "cc")
     (folder / "campaign.json").write_text('{"options": {"colour": "red"}, "attempt": 1, "cells": []}')
     with pytest.raises(UserError, match=r"c/campaign.json: cannot be read .*options.colour: no such key"):
         read(folder)

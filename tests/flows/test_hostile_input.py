@@ -16,7 +16,8 @@ import polars as pl
 import pytest
 from prefect.exceptions import ParameterTypeError
 
-from flows.cli import Progress, console, main
+from flows.cli import Progress, main
+from flows.cli_table import console
 from flows.options import SweepOptions, _flag
 from flows.sweep import sweep
 from tasks.core.errors import UserError
@@ -164,7 +165,7 @@ def test_hostile_name_of_a_campaign_or_cell(
         ["sweep", f"--resume={text}"],
     ):
         said = refusal(servegrid, home, *words)
-        assert "up to 100 letters" in said or "no campaign" in said or "too long" in said, said
+        assert "up to 100 letters" in said or "unknown campaign" in said or "too long" in said, said
     for words in (["why", "--", text], ["pack", "--", text, str(tmp_path / "pack")]):
         assert "unknown cell" in refusal(servegrid, home, *words)
     assert not (tmp_path / "pack").exists()

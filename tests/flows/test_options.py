@@ -103,6 +103,22 @@ def test_wrong_value_is_told_with_those_that_there_are() -> None:
         called("--generator", "cleint")
 
 
+@pytest.mark.parametrize(
+    ("flag", "given", "near"),
+    [
+        ("--generator", "cleint", "'client'"),
+        ("--protocol", "gprc", "'grpc'"),
+        ("--shared-memory", "sytem", "'system'"),
+        ("--distribution", "possion", "'poisson'"),
+    ],
+)
+def test_misspelt_value_is_told_with_the_nearest(flag: str, given: str, near: str) -> None:
+    with pytest.raises(UserError) as caught:
+        called(flag, given, *(("--request-rate", "5") if flag == "--distribution" else ()))
+    assert flag.strip("-").replace("-", "_") in str(caught.value)
+    assert f"did you mean {near}" in str(caught.value)
+
+
 @pytest.mark.parametrize("slo", ["50ms", "p99", "p98=50ms", "p99=50", "p99=0ms", "p99<50ms", "p99=-1ms", ""])
 def test_wrong_objective_is_told_what_one_looks_like(slo: str) -> None:
     with pytest.raises(UserError, match=r"^slo: .*write a statistic .*p99=50ms") as caught:

@@ -11,7 +11,7 @@ import pytest
 from flows.options import SweepOptions
 from flows.record import Recorder
 from tasks.core.errors import StepError
-from tasks.core.matrix import Selection
+from tasks.core.selection import Selection
 from tasks.core.values import Cell
 from tasks.performance import PartlyMeasuredError
 

@@ -19,9 +19,10 @@ import pytest
 from tasks import convert, export, prepare, profile_data, reference
 from tasks.core import environment
 from tasks.core.build import Workplace, build
-from tasks.core.matrix import Selection, expand
+from tasks.core.matrix import expand
 from tasks.core.plugins import Plugin, load_model, load_profile
 from tasks.core.releases import load_releases
+from tasks.core.selection import Selection
 from tasks.core.site import ROOT, Site, default_site
 from tasks.core.values import ArtifactRef, Cell, Product
 
