@@ -17,11 +17,9 @@ NEW_LIBC := $(shell printf '2.38\n%s\n' "$$(getconf GNU_LIBC_VERSION | cut -d' '
 sweep: install
 	$(BIN)/servegrid sweep --format ts-trace --format onnx --precision fp32 --precision fp16 --accelerator none
 
-# Threads that wait for work must not spin: more processes run than there are cores. (Beside a busy core, training
-# the tiny BERT takes half the time then.)
 test: install lint
 	-$(MAKE) perf-analyzer
-	OMP_WAIT_POLICY=passive $(BIN)/pytest --numprocesses 2 --no-loadscope-reorder --durations 30
+	$(BIN)/pytest --numprocesses 2 --no-loadscope-reorder --durations 30
 
 lint: install
 	$(BIN)/ruff check .
