@@ -64,7 +64,10 @@ class Bench:
 
     def hosted_model(self, name: str, *, sleep_s: float = 0.0, instances: int = 1, more: str = "") -> Target:
         """The same by the project's hosted runtime, with a session that sleeps."""
-        files = {file: (HOSTING / file).read_text(encoding="utf-8") for file in ("model.py", "pipeline.py")}
+        files = {
+            file: (HOSTING / file).read_text(encoding="utf-8")
+            for file in ("model.py", "pipeline.py", "threads.py")
+        }
         files["sleeping_session.py"] = SESSION.format(sleep=_sleep(sleep_s))
         return self._small_model(name, files, CONFIG.format(instances=instances, more=f"{HOSTED}\n{more}"))
 

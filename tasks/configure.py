@@ -38,7 +38,7 @@ OF_TORCH = (
     "transformer.py",
     "layer_norm.py",
 )
-SHARED = ("model.py", "pipeline.py", "outputs.py", *OF_TORCH)
+SHARED = ("model.py", "pipeline.py", "outputs.py", "threads.py", *OF_TORCH)
 
 
 class Configured(Value):

@@ -32,7 +32,14 @@ def test_each_kind_of_campaign_has_a_deployment() -> None:
     sweeps = {entry["name"]: entry for entry in DEPLOYMENTS if entry["entrypoint"] == "flows.sweep.sweep"}
     assert set(sweeps) == {"local", "nightly", "release"}
     assert {sweeps[name]["work_pool"]["name"] for name in ("nightly", "release")} == {CAMPAIGNS}
-    assert sweeps["nightly"]["schedules"][0]["cron"]
+    (schedule,) = sweeps["nightly"]["schedules"]
+    assert schedule["cron"]
+    assert "prefect deployment schedule resume sweep/nightly" in sweeps["nightly"]["description"]
+
+
+def test_deploying_starts_no_schedule() -> None:
+    schedules = [schedule for entry in DEPLOYMENTS for schedule in entry.get("schedules", [])]
+    assert [schedule["active"] for schedule in schedules] == [False]
 
 
 @pytest.mark.parametrize("entry", DEPLOYMENTS, ids=lambda entry: entry["name"])

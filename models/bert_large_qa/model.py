@@ -29,6 +29,8 @@ class QuestionAnswering(torch.nn.Module):  # type: ignore[misc]
     def __init__(self, network: BertForQuestionAnswering) -> None:
         super().__init__()
         self.network = network
+        # Tracing reads every property, and transformers knows no loss of a bare BertModel: it would warn.
+        network.bert.loss_type = network.loss_type
 
     def forward(
         self, input__0: torch.Tensor, input__1: torch.Tensor, input__2: torch.Tensor

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import resource
 import sys
 from pathlib import Path
 
+from tasks.core import process_environment
 from tasks.core.build import UNSUPPORTED_EXIT, Job
 from tasks.core.errors import UnsupportedError
+from tasks.hosting import threads
 
 STEPS = {
     "prepare": "tasks.child.plugin_steps:prepare",
@@ -43,8 +44,9 @@ def main() -> int:
     if arguments.output:
         arguments.output.mkdir(parents=True, exist_ok=True)
         job = job.model_copy(update={"output": arguments.output})
+    process_environment.apply_defaults()  # a step that is repeated by hand has no parent that did
+    threads.limit()  # the framework's own latency is compared with that of sessions, which do the same
     # What we need is imported before the plug-in's folder goes on the path: its files may bear our names.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # or TensorFlow tells at length which CPU it found
     module, _, function = STEPS[job.step].partition(":")
     step = getattr(importlib.import_module(module), function)
     sys.path[:0] = [str(job.plugin), *map(str, job.paths)]

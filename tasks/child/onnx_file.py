@@ -19,6 +19,7 @@ from tasks.child.model_file import Declared, one_line
 from tasks.core.build import Job
 from tasks.core.errors import UnsupportedError
 from tasks.core.values import Format, Interface
+from tasks.hosting.onnx_session import cpu_options
 from tasks.model_file import PROTOBUF_LIMIT
 
 FILE = "model.onnx"
@@ -30,7 +31,9 @@ class OnnxNetwork:
 
     def __init__(self, path: Path, interface: Interface) -> None:
         self.path = path
-        self.session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        self.session = onnxruntime.InferenceSession(
+            str(path), cpu_options(), providers=["CPUExecutionProvider"]
+        )
         self.outputs = [tensor.name for tensor in interface.outputs]
 
     def run(self, x: Arrays) -> Arrays:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from pydantic import Field
 
-from tasks.core import containers, proc
+from tasks.core import containers, proc, process_environment
 from tasks.core.clock import work
 from tasks.core.environment import device_lock
 from tasks.core.errors import StepError, UnsupportedError
@@ -111,7 +111,7 @@ def run_step(
             child.command,
             log_path=log_path,
             timeout_s=at.timeout_s,
-            env=child.env,
+            env={**process_environment.of_site(at.site.home), **(child.env or {})},
             repeat=shlex.join(child.repeat),
             level=level,
             container=child.container,

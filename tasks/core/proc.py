@@ -16,15 +16,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from tasks.core import awake, supervise
+from tasks.core import awake, process_environment, supervise
 from tasks.core.errors import StepError
 from tasks.core.files import writing
 
 log = logging.getLogger("servegrid")
 
 TAIL_LINES = 12
-QUIET = {"ORT_DISABLE_TELEMETRY": "1"}
-"""ONNX Runtime reports every session to its maker, unless it is told not to."""
 KILLED = 128 + signal.SIGKILL
 
 
@@ -159,7 +157,7 @@ def _popen(
         stdin=subprocess.PIPE,
         stdout=stdout,
         stderr=subprocess.STDOUT,
-        env={**os.environ, **QUIET, **(env or {})},
+        env={**process_environment.DEFAULTS, **os.environ, **(env or {})},
         start_new_session=True,
     )
 

@@ -77,11 +77,14 @@ class TritonPythonModel:
         folder = Path(args["model_repository"]) / version
         # The version's folder is a package, so that its modules may import one another.
         sys.path.insert(0, args["model_repository"])
+        kind, device = args["model_instance_kind"], args["model_instance_device_id"]
+        if kind == "CPU":  # before the session's module imports its framework
+            instances = sum(group["count"] for group in config["instance_group"])
+            importlib.import_module(f"{version}.threads").limit(instances)
         session = importlib.import_module(f"{version}.{config['parameters']['session']['string_value']}")
         self._batches = importlib.import_module(f"{version}.pipeline")
         self._inputs = [entry["name"] for entry in config["input"]]
         self._outputs = [entry["name"] for entry in config["output"]]
-        kind, device = args["model_instance_kind"], args["model_instance_device_id"]
         cuda = config.get("optimization", {}).get("cuda", {})
         on_gpu = {"device": int(device), "cuda_graph": cuda.get("graphs", False)} if kind == "GPU" else {}
         open_session = functools.partial(session.Session, folder / "artifact", kind, **on_gpu)

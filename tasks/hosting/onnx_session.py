@@ -10,6 +10,7 @@ import numpy as np
 import onnxruntime
 from onnxruntime import OrtValue
 
+from . import threads
 from .outputs import THROUGH_HOST
 
 Array = np.ndarray[Any, Any]
@@ -41,7 +42,7 @@ class Session:
 
     def __init__(self, artifact: Path, kind: str, device: int = 0, cuda_graph: bool = False) -> None:
         wanted = PROVIDERS[kind]
-        options = onnxruntime.SessionOptions()
+        options = cpu_options()
         provider: Any = wanted
         apart: list[str] = []
         if kind == "GPU":
@@ -105,6 +106,14 @@ class Session:
             graph = len(self._bound) + 1 if self._graph else None
             self._bound[key] = _Bound(self._session, size, self._device, graph, MOST_SHARED if shares else 0)
         return self._bound.get(key)
+
+
+def cpu_options() -> Any:
+    """Options of a session on the CPU: a thread for each core that it may use; those that wait sleep."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads.count(), 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return options
 
 
 def for_images(artifact: Path) -> tuple[dict[str, str], list[str]]:

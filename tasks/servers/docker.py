@@ -6,6 +6,7 @@ It has the native backends; its python backend has no framework, so nothing is h
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ from tasks.core import containers
 from tasks.core.containers import Container
 from tasks.core.environment import card_uuid
 from tasks.core.errors import StepError, unknown
+from tasks.core.process_environment import DEFAULTS
 from tasks.core.releases import image, load_releases
 from tasks.core.server_choice import ServerChoice
 from tasks.core.site import Site
@@ -68,6 +70,7 @@ def serve(site: Site, repository: Path, log_path: Path, choice: ServerChoice) ->
         name=name,
         files=(repository, site.store.root),  # the repository's links lead to the store
         ports={PORTS[kind]: port for kind, port in start.ports.items()},
+        env={variable: os.environ.get(variable, value) for variable, value in DEFAULTS.items()},
         gpu=card_uuid() if choice.device_kind == "gpu" else None,
     )
     containers.pull(container.image, log_path)

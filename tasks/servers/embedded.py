@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tasks.core import libpython
+from tasks.core import libpython, process_environment
 from tasks.core.errors import StepError
 from tasks.core.server_choice import ServerChoice
 from tasks.core.site import Site
@@ -100,9 +100,8 @@ def _serve(site: Site, repository: Path, log_path: Path) -> Iterator[Running]:
         *(f"--{kind}-address=127.0.0.1" for kind in PROTOCOLS),
         *(f"--{kind}-port={start.ports[kind]}" for kind in PROTOCOLS),
     ]
-    with started(
-        args, start, provider="embedded", log_path=log_path, ready_s=READY_S, env=_environment(site)
-    ) as running:
+    env = {**process_environment.of_site(site.home), **_environment(site)}
+    with started(args, start, provider="embedded", log_path=log_path, ready_s=READY_S, env=env) as running:
         yield running
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tasks.core import proc, results
@@ -23,12 +24,24 @@ def prefect(command: Any, *arguments: str) -> str:
     return done.stdout
 
 
+def schedules(command: Any) -> dict[str, list[dict[str, Any]]]:
+    """The schedules of each deployment, as the server has them."""
+    url = f"{command.env['PREFECT_API_URL']}/deployments/filter"
+    found = httpx.post(url, json={}, timeout=30.0).raise_for_status().json()
+    return {entry["name"]: entry["schedules"] for entry in found}
+
+
 def test_a_worker_runs_the_deployment(command: Any, tmp_path: Path, monkeypatch: Any) -> None:
     for said in ("created", "was there"):
         code, output = command.run("pools", "create")
         assert code == 0, output
         assert output.count(said) == len(list((ROOT / "gpu_profiles").glob("*.yaml"))) + 1
     prefect(command, "deploy", "--all", "--prefect-file", "deployments/prefect.yaml")
+    (nightly,) = (entry for entries in schedules(command).values() for entry in entries)
+    assert not nightly["active"]
+    prefect(command, "deployment", "schedule", "resume", "sweep/nightly", nightly["id"])  # as the page says
+    assert [entry["active"] for entry in schedules(command)["nightly"]] == [True]
+    prefect(command, "deployment", "schedule", "pause", "sweep/nightly", nightly["id"])
     options = {"models": ["tiny_mlp"], "formats": ["onnx"], "generator": "client", "fixed_points": True}
     options |= {"window_s": 0.3, "request_count": 10}
     for name, value in command.env.items():

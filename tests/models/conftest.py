@@ -21,6 +21,7 @@ from tasks.core import environment
 from tasks.core.build import Workplace, build
 from tasks.core.matrix import expand
 from tasks.core.plugins import Plugin, load_model, load_profile
+from tasks.core.process_environment import DEFAULTS
 from tasks.core.releases import load_releases
 from tasks.core.selection import Selection
 from tasks.core.site import ROOT, Site, default_site
@@ -131,7 +132,12 @@ class Child:
         self, script: str | Path, *arguments: object, threads: int | None = None
     ) -> subprocess.Popen[str]:
         """A script's text, or its file, as a running process."""
-        environment = {**os.environ, "PYTHONPATH": str(self.folder), "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {
+            **DEFAULTS,
+            **os.environ,
+            "PYTHONPATH": str(self.folder),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
         if threads:
             environment["OMP_NUM_THREADS"] = str(threads)
         what = [str(script)] if isinstance(script, Path) else ["-c", script]
