@@ -43,12 +43,16 @@ def compare(
         raise UserError("--pairs and --profile go with --run: campaigns are compared as they were measured")
     site, rule = default_site(), Rule(confidence=confidence, relevant=relevant, across=across)
     if run:
+        from flows import forecast
+
+        options = SweepOptions(profiles=(profile or "cpu",))
+        for cell in (a, b):
+            forecast.find(cell, options, site)  # a misspelt name is told before a server starts
         with api(site):
             from flows.campaigns import new_campaign
             from flows.compare import compare_cells
             from tasks.comparing.turns import PAIRS
 
-            options = SweepOptions(profiles=(profile or "cpu",))
             found = compare_cells(a, b, options, f"compare-{new_campaign()}", rule, pairs or PAIRS)
     else:
         found = compare_sides(read_side(a, site.results), read_side(b, site.results), rule)
@@ -82,10 +86,12 @@ def tune(
 ) -> None:
     """Find the instances, queue delay and preferred batch sizes that answer most within a latency; exits with
     1 when nothing holds it."""
+    from flows import forecast
     from tasks.core.slo import from_option
     from tasks.tuning import DELAYS_US, Axes
 
-    site, wanted = default_site(), from_option(slo)
+    site, wanted, options = default_site(), from_option(slo), SweepOptions(profiles=(profile,))
+    forecast.find(cell, options, site)  # a misspelt name is told before a server starts
     with api(site):
         from flows.campaigns import new_campaign
         from flows.tune import tune_cell
@@ -95,7 +101,7 @@ def tune(
             delays_us=tuple(delays or DELAYS_US),
             max_concurrency=max_concurrency,
         )
-        found = tune_cell(cell, wanted, axes, SweepOptions(profiles=(profile,)), f"tune-{new_campaign()}")
+        found = tune_cell(cell, wanted, axes, options, f"tune-{new_campaign()}")
     measured = sum(not trial.pruned for trial in found.trace)
     trace = found.folder / "trace.csv"
     left_out = len(found.trace) - measured

@@ -25,16 +25,16 @@ Row = Sequence[str]
 
 def say(text: str, *, style: str = "") -> None:
     """One line of text, printed as it is: no wrapping, no markup."""
-    console.print(text, style=style, soft_wrap=True, markup=False, highlight=False)
+    console.print(text, style=style, soft_wrap=True, markup=False, highlight=False, emoji=False)
 
 
 def print_table(head: Row, rows: Sequence[Row], styles: Sequence[str] = ()) -> None:
     """A table with one style a row; the first column names the row."""
     styles = styles or [""] * len(rows)
     shown = [[" ".join(printable(text).split()) for text in row] for row in rows]
-    if not console.is_terminal:
+    if not console.file.isatty():
         for row in (head, *shown):
-            say("\t".join(row))
+            print("\t".join(row), file=console.file)  # `console` would expand the tabs
         return
     widths = fit([head, *shown], console.width)
     if widths is None:
@@ -45,8 +45,8 @@ def print_table(head: Row, rows: Sequence[Row], styles: Sequence[str] = ()) -> N
 
 def print_markdown(text: str) -> None:
     """A Markdown document: rendered in a terminal, its tables as `print_table` does; piped, as it is."""
-    if not console.is_terminal:
-        say(text.rstrip("\n"))
+    if not console.file.isatty():
+        print(text, end="", file=console.file)
         return
     from rich.markdown import Markdown
 
