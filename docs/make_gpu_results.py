@@ -30,7 +30,7 @@ random, so no metric gates a cell: the verdict is `measured`.
   names of a machine mean the same machine.
 - A bar of "2 x" is twice the best row that NVIDIA published for an A100 at the same batch and concurrency.
 
-`docs/measurements.parquet` has every row and column: 279 points of 27 campaigns. What was tried, and what did
+`docs/measurements.parquet` has every row and column: POINTS points of CAMPAIGNS campaigns. What was tried, and what did
 not help, is in [experiments](experiments/README.md). `docs/make_gpu_results.py` makes this page.
 """
 
@@ -153,7 +153,8 @@ def tiny(table: pl.DataFrame) -> list[str]:
 def text(table: pl.DataFrame) -> str:
     """The page."""
     parts = [line for model in MODELS for line in section(model, table)]
-    return HEAD + "\n" + "\n".join([*parts, *tiny(table)]) + "\n"
+    head = HEAD.replace("POINTS", str(table.height)).replace("CAMPAIGNS", str(table["campaign"].n_unique()))
+    return head + "\n" + "\n".join([*parts, *tiny(table)]) + "\n"
 
 
 if __name__ == "__main__":
