@@ -30,8 +30,8 @@ random, so no metric gates a cell: the verdict is `measured`.
   names of a machine mean the same machine.
 - A bar of "2 x" is twice the best row that NVIDIA published for an A100 at the same batch and concurrency.
 
-`docs/measurements.parquet` has every row and column: POINTS points of CAMPAIGNS campaigns. What was tried, and what did
-not help, is in [experiments](experiments/README.md). `docs/make_gpu_results.py` makes this page.
+`docs/measurements.parquet` has every row and column: POINTS points of CAMPAIGNS campaigns. What was tried
+is in [experiments](experiments/README.md). `docs/make_gpu_results.py` makes this page.
 """
 
 
