@@ -14,9 +14,9 @@ CELL = re.compile(
 )
 HEAD = """# What runs on a CPU
 
-Which formats and precisions does a host without a GPU serve? This table has the verdict of each cell of the five
-tiny models. `servegrid plan` gives the reason of an `unsupported` cell. `docs/make_formats.py` makes this page from
-`tests/expected_cells.csv`, which `make cells` compares with a sweep of all these cells.
+Which formats and precisions does a host without a GPU serve? This table has the verdict of each cell of the
+five tiny models. `servegrid plan` gives the reason of an `unsupported` cell. `docs/make_formats.py` makes
+this page from `tests/expected_cells.csv`, which `make cells` compares with a sweep of all these cells.
 
 """
 

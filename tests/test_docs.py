@@ -88,7 +88,8 @@ def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
 
 def test_every_page_that_the_code_names_is_there() -> None:
     sources = [path for folder in ("flows", "tasks", "tests") for path in (ROOT / folder).rglob("*.py")]
-    named = {name for path in sources for name in re.findall(r"(?<![\w/])docs/[a-z0-9/-]+\.md\b", path.read_text())}
+    page = re.compile(r"(?<![\w/])docs/[a-z0-9/-]+\.md\b")
+    named = {name for path in sources for name in page.findall(path.read_text())}
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
