@@ -4,7 +4,7 @@
 
 On each runs a process of idle priority that only yields: what else has work there goes first, and finds a
 core that need not be woken. In a virtual machine waking one takes about 0.1 ms, and a request to Triton wakes
-several, one after the other (docs/performance.md). Exits with 1 when one of the processes ends.
+several, one after the other (docs/experiments/cores-awake.md). Exits with 1 when one of the processes ends.
 
 Run as a script with `-S -E`, as `supervise` is, which sees that none of it outlives its owner. It imports
 nothing of the project, so that a pack can hold it.

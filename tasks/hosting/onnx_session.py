@@ -26,7 +26,7 @@ MOST_SIZES = 64
 """Batch sizes that get buffers and a graph of their own, which stay: not every size of a large batch."""
 MOST_SHARED = 128 * 1024
 """An input of at most so many bytes goes to the device in one copy with the others of that size: to start
-a copy of its own would take longer than to lay it beside them (docs/performance.md)."""
+a copy of its own would take longer than to lay it beside them (docs/experiments/inputs-in-one-copy.md)."""
 ALIGNMENT = 256
 """Bytes; that of CUDA's own allocations (CUDA C++ Programming Guide, "Device Memory Accesses")."""
 
@@ -121,7 +121,8 @@ def for_images(artifact: Path) -> tuple[dict[str, str], list[str]]:
     interface = json.loads((artifact / "interface.json").read_text(encoding="utf-8"))
     if not any(t["dtype"] == "float16" and len(t["shape"]) == IMAGE_RANK for t in interface["inputs"]):
         return {}, []
-    # As tensor cores want them; the search for algorithms takes slow ones (docs/performance.md).
+    # As tensor cores want them; the search for algorithms takes slow ones
+    # (docs/experiments/convolutions-channels-last.md).
     return {"prefer_nhwc": "1", "cudnn_conv_algo_search": "HEURISTIC"}, APART
 
 

@@ -1,8 +1,9 @@
 """TorchScript of networks on sequences, in half precision on a GPU: convolutions in tensor cores' layout.
 
 PyTorch lays what a convolution over one axis takes and gives channels first, whatever layout it had, and
-cuDNN lays it channels last again: on FastPitch a third of the GPU's time (docs/performance.md). One over two
-axes, the first of them of length one, keeps its layout.
+cuDNN lays it channels last again: on FastPitch a third of the GPU's time
+(docs/experiments/convolutions-channels-last.md). One over two axes, the first of them of length one, keeps
+its layout.
 """
 
 from typing import Any

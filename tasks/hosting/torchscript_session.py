@@ -26,7 +26,7 @@ class Session(TorchSession):
         if kind == "GPU":
             if self.ranks == {volumes.RANK}:
                 volumes.channels_last(self._module)
-            # Weights become constants: fewer and larger kernels (docs/performance.md).
+            # Weights become constants: fewer and larger kernels (docs/experiments/transformer-kernels.md).
             self._module = torch.jit.freeze(self._module)
             if self.ranks == {volumes.RANK}:
                 volumes.normalize_fast(self._module)

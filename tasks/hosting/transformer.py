@@ -1,7 +1,7 @@
 """TorchScript of transformers, in half precision on a GPU: fewer kernels between the products.
 
 To PyTorch GELU, and the sum before a layer norm, are kernels of their own, which do little but read and
-write: on BERT-large 1.3 of 10 ms (docs/performance.md).
+write: on BERT-large 1.3 of 10 ms (docs/experiments/transformer-kernels.md).
 """
 
 import sys

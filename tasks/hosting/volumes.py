@@ -1,7 +1,7 @@
 """TorchScript of networks on volumes, in half precision on a GPU.
 
 PyTorch's kernels of instance norm take one block of threads a channel: on 3D nnU-Net they are two thirds of
-the time, and they leave the layout that tensor cores want (docs/performance.md).
+the time, and they leave the layout that tensor cores want (docs/experiments/instance-norms.md).
 """
 
 from typing import Any, Optional
