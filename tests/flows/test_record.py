@@ -86,8 +86,8 @@ def point(batch: int, *throughputs: float) -> MeasuredPoint:
 STABLE = point(1, 100.0, 101.0, 102.0)
 SHAKY = point(8, 100.0, 150.0, 100.0)
 AGAIN = (
-    "servegrid sweep --model bert_large_qa --variant tiny --profile cpu --generator client "
-    "--format ts-trace --precision fp32 --accelerator none --instances 1"
+    "servegrid sweep --model bert_large_qa --variant tiny --format ts-trace --precision fp32 "
+    "--accelerator none --instances 1 --generator client --profile cpu"
 )
 
 
