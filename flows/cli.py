@@ -7,7 +7,6 @@ is wrong or the host is not ready; 130 interrupted.
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import logging
 import os
 import signal
@@ -48,7 +47,9 @@ class Command(TyperCommand):
 
 def _show_version(asked: bool) -> None:
     if asked:
-        print(f"servegrid {importlib.metadata.version('servegrid')}")
+        from importlib.metadata import version
+
+        print(f"servegrid {version('servegrid')}")
         raise typer.Exit
 
 
