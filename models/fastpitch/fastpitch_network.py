@@ -114,8 +114,8 @@ class FastPitch(nn.Module):  # type: ignore[misc]
         self.pitch = Predictor(size)
         self.pitch_embedding = nn.Conv1d(1, size.hidden, KERNEL, padding=KERNEL // 2)
         self.mel = nn.Linear(size.hidden, MEL_BINS)
-        most = math.ceil(seq * MAX_DURATION / FRAMES) * FRAMES  # frames that a text can have
-        table = sinusoids(most, size.hidden)
+        self.most_frames = math.ceil(seq * MAX_DURATION / FRAMES) * FRAMES  # that a text can have
+        table = sinusoids(self.most_frames, size.hidden)
         self.register_buffer("positions", table, persistent=False)
         nn.init.constant_(self.duration.last.bias, math.log(START_DURATION + 1))
 
@@ -151,7 +151,7 @@ class FastPitch(nn.Module):  # type: ignore[misc]
         ends = durations.cumsum(dim=1)
         total = ends[:, -1:]
         most = (total.max().clamp(min=1) + (multiple - 1)) // multiple * multiple
-        most = most.clamp(max=len(self.positions))  # it is not more; TensorRT needs a bound
+        most = most.clamp(max=self.most_frames)  # it is not more; TensorRT needs a bound
         frame = torch.arange(most, device=total.device).unsqueeze(0)
         mask = (frame < total).unsqueeze(-1)
         # The token of a frame is the first that ends behind it: as many end at or before it. The last token

@@ -8,6 +8,7 @@ import resource
 import sys
 from pathlib import Path
 
+from tasks.child import quiet
 from tasks.core import process_environment
 from tasks.core.build import UNSUPPORTED_EXIT, Job
 from tasks.core.errors import UnsupportedError
@@ -44,6 +45,7 @@ def main() -> int:
     if arguments.output:
         arguments.output.mkdir(parents=True, exist_ok=True)
         job = job.model_copy(update={"output": arguments.output})
+    quiet.be_quiet()
     process_environment.apply_defaults()  # a step that is repeated by hand has no parent that did
     threads.limit()  # the framework's own latency is compared with that of sessions, which do the same
     # What we need is imported before the plug-in's folder goes on the path: its files may bear our names.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -42,17 +41,13 @@ class TorchNetwork:
 
     def export(self, job: Job, x: Arrays) -> None:
         """Write `model.pt`, `model.pt2` or `model.onnx`."""
-        with warnings.catch_warnings():
-            # TorchScript and the exporter are deprecated in PyTorch 2.13, and work.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            warnings.simplefilter("ignore", FutureWarning)
-            if job.fields["format"] == "onnx":
-                self._export_onnx(job, x)
-            elif job.fields["format"] == "torch-export":
-                torch.export.save(self._program(x), job.output / "model.pt2")
-            else:
-                script = self._trace(x) if job.fields["format"] == "ts-trace" else self._script()
-                script.save(str(job.output / "model.pt"))
+        if job.fields["format"] == "onnx":
+            self._export_onnx(job, x)
+        elif job.fields["format"] == "torch-export":
+            torch.export.save(self._program(x), job.output / "model.pt2")
+        else:
+            script = self._trace(x) if job.fields["format"] == "ts-trace" else self._script()
+            script.save(str(job.output / "model.pt"))
 
     def count(self, x: Arrays) -> tuple[float | None, int | None]:
         """By PyTorch's FlopCounterMode: matrix products, convolutions, attention. Attention is computed by

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -24,6 +25,12 @@ from tasks.core.store import BuildRequest
 from tasks.core.values import ArtifactRef, Value
 
 log = logging.getLogger("servegrid")
+
+HIDDEN = re.compile(
+    r"WARNING: All log messages before absl::InitializeLog"
+    r"|I\d{4} \d\d:\d\d:\S+ +\d+ \w+\.cc:\d+\] oneDNN custom operations are on"
+)
+"""What TensorFlow 2.21 writes when it is imported and no setting of it stops: only in the log."""
 
 UNSUPPORTED_EXIT = 3
 """Exit code by which a child says that its step cannot be done here; its last line says why."""
@@ -114,6 +121,7 @@ def run_step(
             env={**process_environment.of_site(at.site.home), **(child.env or {})},
             repeat=shlex.join(child.repeat),
             level=level,
+            hidden=HIDDEN,
             container=child.container,
         )
     except StepError as error:

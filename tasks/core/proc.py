@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -34,9 +35,11 @@ def run(
     env: Mapping[str, str] | None = None,
     repeat: str | None = None,
     level: int = logging.DEBUG,
+    hidden: re.Pattern[str] | None = None,
     container: str = "-",
 ) -> None:
-    """Run a program to its end; each line of its output goes to the log file, and to the logger at `level`.
+    """Run a program to its end; each line of its output goes to the log file, and to the logger at `level`
+    unless `hidden` matches its start.
     A docker CLI's `container` is gone when it ends, however it does.
 
     Raises:
@@ -64,7 +67,8 @@ def run(
                 line = raw.decode(errors="replace").rstrip()
                 file.write(line + "\n")
                 file.flush()
-                log.log(level, "  %s", line)
+                if hidden is None or not hidden.match(line):
+                    log.log(level, "  %s", line)
             code = process.wait()
         finally:
             timer.cancel()
