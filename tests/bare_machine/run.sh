@@ -11,9 +11,14 @@ cd "$(dirname "$0")/../.."
 [ "$(id -u)" = 0 ] || { echo "chroot needs root" >&2; exit 2; }
 command -v debootstrap >/dev/null || { echo "no debootstrap here: apt-get install debootstrap" >&2; exit 2; }
 suite=${SUITE:-bookworm}
+for left in "${TMPDIR:-/var/tmp}"/servegrid-bare.*/lock; do # a run holds its lock: this one was killed
+    [ ! -e "$left" ] || flock --nonblock "$left" rm -rf --one-file-system "${left%/lock}" || true
+done
 folder=${KEEP:-$(mktemp -d "${TMPDIR:-/var/tmp}/servegrid-bare.XXXXXX")}
 root=$folder/root
 home=$root/home/user
+exec 9>"$folder/lock"
+flock 9
 [ -n "${KEEP:-}" ] || trap 'rm -rf --one-file-system "$folder"' EXIT
 
 if [ ! -e "$folder/complete" ]; then
@@ -71,6 +76,8 @@ setpriv --pdeathsig KILL unshare --mount --pid --ipc --fork --kill-child bash -e
     mount -t devpts -o newinstance,ptmxmode=0666 pts "$root/dev/pts" || true
     ln -s pts/ptmx "$root/dev/ptmx"
     ln -s /proc/self/fd "$root/dev/fd"
-    exec chroot --userspec=user:user "$root" /usr/bin/env -i HOME=/home/user USER=user LANG=C.UTF-8 TERM=dumb \
-        PATH=/usr/local/bin:/usr/bin:/bin ${settings[@]+"${settings[@]}"} bash -c "cd ~/checkout && $command"
+    # Not by exec: a change of user would take the death signal off this shell, whose end ends all the others.
+    chroot --userspec=user:user "$root" /usr/bin/env -i HOME=/home/user USER=user LANG=C.UTF-8 TERM=dumb \
+        PATH=/usr/local/bin:/usr/bin:/bin ${settings[@]+"${settings[@]}"} bash -c "cd ~/checkout && $command" &&
+        exit 0 || exit $?
 ' bare "$root" "$1" "${#proxies[@]}" ${proxies[@]+"${proxies[@]}"} ${folders[@]+"${folders[@]}"}
