@@ -30,6 +30,7 @@ lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 install: $(INSTALLED) $(TOOLS)
 
@@ -77,7 +78,7 @@ clean:
 # compiled must then be kept, or each of the many processes compiles it again.
 unexport PYTHONDONTWRITEBYTECODE
 $(INSTALLED): pyproject.toml constraints.txt
-	@$(PYTHON) -m tasks.core.before_install $(SITE)
+	@$(PYTHON) -m servegrid.host.before_install $(SITE)
 	@echo "installing into .venv: 3.3 GB, about 5 minutes"
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/pip install --progress-bar off --no-compile --constraint constraints.txt \

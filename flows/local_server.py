@@ -14,8 +14,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tasks.core.errors import UserError
-from tasks.core.site import Site
+from servegrid.domain.errors import UserError
+from servegrid.store.site import Site
 
 READY_S = 90.0
 DRAIN_S = 10.0
@@ -97,7 +97,7 @@ def running(log_path: Path, env: Mapping[str, str], port: int = 0) -> Iterator[s
 
     from filelock import FileLock
 
-    from tasks.core import proc
+    from servegrid.host import proc
 
     home = Path(env["PREFECT_HOME"])
     home.mkdir(parents=True, exist_ok=True)

@@ -26,12 +26,12 @@ import tritonclient.grpc as triton
 from onnx import helper
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
-from tasks.configure import write_repository
-from tasks.core.environment import gpu_names
-from tasks.core.site import Site, default_site
-from tasks.core.values import Endpoint, Format, Interface, Serving, Tensor
-from tasks.servers import embedded
-from tasks.servers.base import Running
+from servegrid.domain.values import Endpoint, Format, Interface, Serving, Tensor
+from servegrid.formats.repository import write_repository
+from servegrid.host.environment import gpu_names
+from servegrid.servers import embedded
+from servegrid.servers.base import Running
+from servegrid.store.site import Site, default_site
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 TEST_SITE = pytest.StashKey[Path]()

@@ -13,8 +13,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from tasks.core.results import CELLS, MEASUREMENTS
-from tasks.core.site import ROOT
+from servegrid.campaign.results import CELLS, MEASUREMENTS
+from servegrid.domain.root import ROOT
 
 README = (ROOT / "README.md").read_text()
 CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text()
@@ -88,7 +88,9 @@ def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
 
 
 def test_every_page_that_the_code_names_is_there() -> None:
-    sources = [path for folder in ("flows", "tasks", "tests") for path in (ROOT / folder).rglob("*.py")]
+    sources = [
+        path for folder in ("flows", "tasks", "servegrid", "tests") for path in (ROOT / folder).rglob("*.py")
+    ]
     page = re.compile(r"(?<![\w/])docs/[a-z0-9/-]+\.md\b")
     named = {name for path in sources for name in page.findall(path.read_text())}
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
@@ -144,7 +146,8 @@ def test_nothing_went_wrong_as_the_page_of_faults_was_made() -> None:
 
 
 def test_every_setting_is_in_the_documents() -> None:
-    for name in re.findall(r"SERVEGRID_\w+", (ROOT / "tasks" / "core" / "site.py").read_text()):
+    texts = [(ROOT / "servegrid" / name).read_text() for name in ("store/site.py", "domain/root.py")]
+    for name in re.findall(r"SERVEGRID_\w+", "".join(texts)):
         assert name in (ROOT / "docs" / "installing.md").read_text(), name
 
 

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from flows import local_server
-from tasks.core.site import ROOT, Site, default_site
+from servegrid.domain.root import ROOT
+from servegrid.store.site import Site, default_site
 
 TEMPLATE = ROOT / "models" / "_template"
 

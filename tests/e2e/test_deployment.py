@@ -11,8 +11,9 @@ from typing import Any
 import httpx
 import pytest
 
-from tasks.core import proc, results
-from tasks.core.site import ROOT
+from servegrid.campaign import results
+from servegrid.domain.root import ROOT
+from servegrid.host import proc
 
 pytestmark = pytest.mark.check
 

@@ -8,9 +8,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.options import SweepOptions
 from flows.planning import plan
-from tasks.core.site import ROOT, default_site
+from servegrid.domain.root import ROOT
+from servegrid.plan.options import SweepOptions
+from servegrid.store.site import default_site
 
 pytestmark = pytest.mark.check
 

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import logging
-import signal
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from flows.cli import Progress, main
-from flows.cli_table import console
-from flows.options import SweepOptions
 from flows.record import Recorder
-from tasks.core.environment import host
-from tasks.core.matrix import expand
-from tasks.core.plugins import load_model, load_profile
-from tasks.core.releases import load_releases
-from tasks.core.results import Writer
-from tasks.core.selection import Selection
-from tasks.core.site import ROOT
-from tasks.core.values import Cell
+from servegrid.campaign.results import Writer
+from servegrid.domain.plugins import load_profile
+from servegrid.domain.releases import load_releases
+from servegrid.domain.root import ROOT
+from servegrid.domain.values import Cell
+from servegrid.host.environment import host
+from servegrid.plan.matrix import expand
+from servegrid.plan.models import load_model
+from servegrid.plan.options import SweepOptions
+from servegrid.plan.selection import Selection
 
 
 @pytest.fixture(scope="session")
@@ -42,36 +37,3 @@ def cell() -> Cell:
 @pytest.fixture
 def recorder(tmp_path: Path) -> Recorder:
     return Recorder(Writer(tmp_path), "c1", host(), {"torch": "2.13"}, SweepOptions(), run="r1")
-
-
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "site"
-
-
-@pytest.fixture
-def servegrid(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Callable[..., tuple[int, str]]]:
-    """`servegrid WORDS...` with folders of its own that are not there yet: exit code, and what it printed."""
-    for name in ("HOME", "RESULTS", "SOURCES"):
-        monkeypatch.setenv(f"SERVEGRID_{name}", str(home / name.lower()))
-    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")  # nobody is there
-    for name in ("PREFECT_LOGGING_EXTRA_LOGGERS", "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL"):
-        monkeypatch.setenv(name, "")  # what the command sets is taken back, too
-    monkeypatch.setenv("PREFECT_CLIENT_MAX_RETRIES", "0")
-    monkeypatch.chdir(home.parent)  # from which no path of these leads to a file
-    monkeypatch.setenv("COLUMNS", "2000")
-    monkeypatch.setattr(console, "width", 2000)  # made when it was imported
-    logger, handler = logging.getLogger("servegrid"), signal.getsignal(signal.SIGTERM)
-
-    def run(*words: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["servegrid", *words])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        captured = capsys.readouterr()
-        return int(ended.value.code or 0), captured.out + captured.err
-
-    yield run
-    signal.signal(signal.SIGTERM, handler)
-    logger.handlers = [h for h in logger.handlers if not isinstance(h, Progress)]

@@ -10,14 +10,16 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from flows.options import SweepOptions
 from flows.planning import choose_generator, generator_notes, plan, preflight
-from tasks.core.errors import UserError
-from tasks.core.site import ROOT, Site
-from tasks.formats import FORMATS, aoti
-from tasks.loadgen import GENERATORS
+from servegrid.domain.errors import UserError
+from servegrid.domain.root import ROOT
+from servegrid.formats import FORMATS
+from servegrid.formats.aoti import format as aoti
+from servegrid.loadgen import GENERATORS
+from servegrid.plan.options import SweepOptions
+from servegrid.servers import SERVERS, embedded
+from servegrid.store.site import Site
 from tasks.prepare import check_sources
-from tasks.servers import SERVERS, embedded
 
 
 @pytest.fixture

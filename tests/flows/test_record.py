@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from flows.record import Outcome, Record, Recorder
-from tasks.core.clock import work
-from tasks.core.errors import InfeasibleError, StepError, UnsupportedError, UserError
-from tasks.core.results import read
-from tasks.core.values import ArtifactRef, Cell, Endpoint
-from tasks.correctness import Correctness, Scores
-from tasks.invariance import Invariance
-from tasks.loadgen.base import Measurement, Point, Window
-from tasks.loadgen.trust import examine
-from tasks.matching import TensorMatch
-from tasks.performance import MeasuredPoint, PartlyMeasuredError
+from servegrid.campaign.results import read
+from servegrid.checks.invariance import Invariance
+from servegrid.checks.verdict import Correctness, Scores
+from servegrid.domain.arrays import TensorMatch
+from servegrid.domain.errors import InfeasibleError, StepError, UnsupportedError, UserError
+from servegrid.domain.values import ArtifactRef, Cell, Endpoint
+from servegrid.host.stage_timer import work
+from servegrid.loadgen.base import Measurement, Point, Window
+from servegrid.loadgen.measured import MeasuredPoint, PartlyMeasuredError
+from servegrid.loadgen.trust import examine
 
 CORRECT = Correctness(
     tensors=(

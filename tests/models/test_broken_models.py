@@ -12,13 +12,14 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from servegrid.checks.verdict import Correctness
+from servegrid.domain.errors import StepError
+from servegrid.domain.root import ROOT
+from servegrid.frameworks import artifacts
+from servegrid.plan.models import known_models
+from servegrid.store.build import run_step
 from tasks import convert
-from tasks.child import artifacts
-from tasks.core.build import run_step
-from tasks.core.errors import StepError
-from tasks.core.plugins import known_models
-from tasks.core.site import ROOT
-from tasks.correctness import Correctness, correctness
+from tasks.correctness import correctness
 
 pytestmark = pytest.mark.check
 
