@@ -22,8 +22,8 @@ import polars as pl
 from pydantic import ValidationError
 
 from servegrid.campaign import leases, results
-from servegrid.campaign.asked import damaged
 from servegrid.campaign.campaign_folders import unknown_campaign
+from servegrid.campaign.options_file import damaged
 from servegrid.domain.errors import UserError
 from servegrid.domain.values import Value
 from servegrid.domain.yaml_files import explain

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-POINT = ("scenario", "batch", "concurrency", "request_rate", "distribution")
+POINT_KEY = ("scenario", "batch", "concurrency", "request_rate", "distribution")
 """What makes a point of a cell: batch, and a concurrency or a request rate."""
 
 MEASURED = {
@@ -43,10 +43,12 @@ SERVING: dict[str, pl.DataType] = {
     "first_request_ms": pl.Float64(),
 }
 
+RENAMED = {"blind_metric": "shuffled_metric"}
+"""Column of older campaigns -> its name today."""
 OLD_ROWS: dict[str, Any] = {"cores_awake": False}
 """Column -> what it holds in rows that were written before there was such a column."""
 
-PLACE: dict[str, pl.DataType] = {
+LOAD: dict[str, pl.DataType] = {
     "request_rate": pl.Float64(),
     **dict.fromkeys(("distribution", "slo"), pl.String()),
     **dict.fromkeys(("slo_holds", "slo_best", "knee"), pl.Boolean()),
@@ -85,7 +87,7 @@ def holds_object(name: str, text: object) -> bool:
     return name not in ("metrics", "stage_s") or all(isinstance(v, int | float) for v in found.values())
 
 
-def held(text: str | None) -> dict[str, Any]:
+def parse_json(text: str | None) -> dict[str, Any]:
     """The object that a column of `OBJECTS` holds; where it is null, one without fields."""
     return dict(json.loads(text or "{}"))
 

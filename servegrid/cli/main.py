@@ -1,4 +1,4 @@
-"""`servegrid`: plan, why, sweep, report, pack, history, compare, tune, doctor, pools.
+"""`servegrid`: plan, why, sweep, report, bundle, history, compare, tune, doctor, pools.
 
 Exit codes: 0 done; 1 a cell is `error` or `failed_accuracy`, was not reached, or has regressed; 2 the input
 is wrong or the host is not ready; 130 interrupted.
@@ -21,7 +21,7 @@ from typer.core import TyperCommand
 
 from flows.local_server import api, prepare_environment
 from servegrid.cli.comparing import compare, tune
-from servegrid.cli.reporting import history, pack, report
+from servegrid.cli.reporting import bundle, history, report
 from servegrid.cli.table import print_table, say
 from servegrid.domain.errors import ServegridError, UserError, printable, refusal
 from servegrid.plan.options import SweepOptions, with_sweep_options
@@ -167,7 +167,7 @@ def sweep(
         raise typer.Exit(1)
 
 
-for command in (report, pack, history, compare, tune):
+for command in (report, bundle, history, compare, tune):
     app.command(cls=Command)(command)
 
 
@@ -244,15 +244,15 @@ def main() -> None:
 def _print_answer(folder: Path) -> None:
     """What to ship, and where the report is, if there is one."""
     from servegrid.campaign import results
-    from servegrid.campaign.asked import objective
+    from servegrid.campaign.options_file import objective
     from servegrid.reporting.recommendation import best
 
     if not (folder / "report.html").exists():
         return
-    choices, verdict = best(*results.read(folder), slo=objective(folder))
-    for choice in choices:
+    recommendations, verdict = best(*results.read(folder), slo=objective(folder))
+    for chosen in recommendations:
         what = "ship" if verdict == "passed" else "no recommendation, measured only:"
-        say(f"{what} for {choice.sentence}")
+        say(f"{what} for {chosen.sentence}")
     say(f"report: {folder / 'report.html'}")
 
 

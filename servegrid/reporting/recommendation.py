@@ -16,7 +16,7 @@ OF_CELL = ("cell", "profile")
 """What names a cell's rows: a campaign may run one cell on several devices."""
 OF_MODEL = ("model", "profile", "gpu")
 """What an answer is for."""
-SAID = ("model", "format", "precision", "instances", "batch", "throughput", "p99_ms")
+REQUIRED = ("model", "format", "precision", "instances", "batch", "throughput", "p99_ms")
 """What an answer says of its point: one whose row lacks any of it, being damaged, answers nothing."""
 
 
@@ -27,7 +27,7 @@ UNPROVEN = (
 )
 
 
-class Aim(Value):
+class Objective(Value):
     """One question: the most or the least of a column, among the points of a scenario under a limit: those at
     a concurrency or, `at_rate`, the highest request rate of each cell that holds the limit."""
 
@@ -40,22 +40,22 @@ class Aim(Value):
     at_rate: bool = False
 
 
-AIMS = (
-    Aim(
+OBJECTIVES = (
+    Objective(
         title="most throughput, offline",
         scenario="offline",
         column="throughput",
         windows="windows_throughput",
         most=True,
     ),
-    Aim(
+    Objective(
         title="most throughput, online",
         scenario="online",
         column="throughput",
         windows="windows_throughput",
         most=True,
     ),
-    Aim(
+    Objective(
         title="least p99 latency, online",
         scenario="online",
         column="p99_ms",
@@ -65,13 +65,13 @@ AIMS = (
 )
 
 
-class Choice(Value):
-    """The best measured point of one aim among the cells of a verdict, and its lead over the next cell.
+class Recommendation(Value):
+    """The best measured point of one objective among the cells of a verdict, and its lead over the next cell.
 
     `spread` is how far the point's own last three windows lie apart: a smaller lead tells nothing.
     """
 
-    aim: str
+    objective: str
     column: str
     model: str
     profile: str | None = None
@@ -110,52 +110,52 @@ class Choice(Value):
     def sentence(self) -> str:
         """The whole in one line."""
         return (
-            f"{self.aim}: {self.cell}, {self.instances} instance(s), "
+            f"{self.objective}: {self.cell}, {self.instances} instance(s), "
             f"{load_in_words(self.model_dump())}: {self.throughput:.1f} inferences/s, "
             f"p99 {self.p99_ms:.2f} ms, {self.accuracy} ({lead_text(self)})"
         )
 
 
-def under(slo: Slo) -> tuple[Aim, Aim]:
-    """The aims of a service-level objective: of so many clients, and of requests that come when they come."""
+def under(slo: Slo) -> tuple[Objective, Objective]:
+    """The objectives of an SLO: for a closed loop (concurrency), and for an open loop (request rate)."""
     within = f"{slo.statistic} at most {slo.limit_ms:g} ms"
-    closed = AIMS[1].model_copy(update={"title": f"most throughput, online, {within}", "slo": slo})
+    closed = OBJECTIVES[1].model_copy(update={"title": f"most throughput, online, {within}", "slo": slo})
     title = f"highest request rate, online, {within}"
     return closed, closed.model_copy(update={"title": title, "column": "request_rate", "at_rate": True})
 
 
-def choices(
+def recommendations(
     cells: pl.DataFrame,
     measurements: pl.DataFrame,
     slo: Slo | None = None,
     verdict: Verdict = "passed",
-) -> list[Choice]:
-    """For each model on each device the point of every aim, among the cells with that verdict: a stable one,
-    but for a rate, of which the search for it has decided.
+) -> list[Recommendation]:
+    """The best point of each objective, for each model on each device, among the cells with that verdict.
 
-    An aim that no point meets has no choice.
+    The point is stable; for a request rate the search has already decided. An objective that no point meets
+    has no recommendation.
     """
     points = _of_verdict(cells, measurements, verdict)
-    aims = AIMS if slo is None else (*AIMS, *under(slo))
+    objectives = OBJECTIVES if slo is None else (*OBJECTIVES, *under(slo))
     found = []
     for _, of_model in points.group_by(OF_MODEL, maintain_order=True):
-        for aim in aims:
-            candidates = of_model.filter((pl.col("scenario") == aim.scenario) & _answers(aim))
-            ranked = candidates.sort(aim.column, descending=aim.most)
+        for objective in objectives:
+            candidates = of_model.filter((pl.col("scenario") == objective.scenario) & _answers(objective))
+            ranked = candidates.sort(objective.column, descending=objective.most)
             best_of_cell = ranked.unique("cell", keep="first", maintain_order=True)
             if not best_of_cell.is_empty():
-                found.append(_choice(aim, best_of_cell))
+                found.append(_recommendation(objective, best_of_cell))
     return found
 
 
 def best(
     cells: pl.DataFrame, measurements: pl.DataFrame, slo: Slo | None = None
-) -> tuple[list[Choice], Verdict]:
+) -> tuple[list[Recommendation], Verdict]:
     """What to ship; where nothing passed, the best of what was only measured, which is no recommendation."""
-    found = choices(cells, measurements, slo)
+    found = recommendations(cells, measurements, slo)
     if found:
         return found, "passed"
-    return choices(cells, measurements, slo, "measured"), "measured"
+    return recommendations(cells, measurements, slo, "measured"), "measured"
 
 
 def frontier(cells: pl.DataFrame, measurements: pl.DataFrame) -> pl.DataFrame:
@@ -171,33 +171,39 @@ CLOSED = pl.col("stable") & pl.col("request_rate").is_null()
 """The stable points at a concurrency."""
 
 
-def _answers(aim: Aim) -> pl.Expr:
-    """Which points an aim chooses from."""
-    if aim.slo is None:
+def _answers(objective: Objective) -> pl.Expr:
+    """Which points an objective chooses from."""
+    if objective.slo is None:
         return CLOSED
-    if aim.at_rate:
-        return pl.col("slo_best") & pl.col("request_rate").is_not_null() & (pl.col("slo") == str(aim.slo))
-    return CLOSED & (pl.col(aim.slo.column) <= aim.slo.limit_ms)
+    if objective.at_rate:
+        return (
+            pl.col("slo_best") & pl.col("request_rate").is_not_null() & (pl.col("slo") == str(objective.slo))
+        )
+    return CLOSED & (pl.col(objective.slo.column) <= objective.slo.limit_ms)
 
 
 def _of_verdict(cells: pl.DataFrame, measurements: pl.DataFrame, verdict: Verdict) -> pl.DataFrame:
     """The points of the cells with a verdict, each with its cell's accuracy."""
     of_verdict = cells.filter(pl.col("verdict") == verdict)
     accuracy = of_verdict.select(*OF_CELL, "metric", "served_metric", "metric_drop")
-    return measurements.drop_nulls(SAID).join(accuracy, on=OF_CELL, nulls_equal=True)
+    return measurements.drop_nulls(REQUIRED).join(accuracy, on=OF_CELL, nulls_equal=True)
 
 
-def _choice(aim: Aim, best_of_cell: pl.DataFrame) -> Choice:
+def _recommendation(objective: Objective, best_of_cell: pl.DataFrame) -> Recommendation:
     first = best_of_cell.row(0, named=True)
     lead = None
     if best_of_cell.height > 1:
-        ratio = first[aim.column] / best_of_cell.row(1, named=True)[aim.column]
-        lead = (ratio if aim.most else 1 / ratio) - 1
-    windows = (first[aim.windows] or [])[-STABLE_WINDOWS:]
-    fields = {name: first[name] for name in Choice.model_fields if name in first}
+        ratio = first[objective.column] / best_of_cell.row(1, named=True)[objective.column]
+        lead = (ratio if objective.most else 1 / ratio) - 1
+    windows = (first[objective.windows] or [])[-STABLE_WINDOWS:]
+    fields = {name: first[name] for name in Recommendation.model_fields if name in first}
     fields["failed_checks"] = first["failed_checks"] or ()
-    return Choice(
-        aim=aim.title, column=aim.column, lead=lead, spread=spread(windows) if windows else None, **fields
+    return Recommendation(
+        objective=objective.title,
+        column=objective.column,
+        lead=lead,
+        spread=spread(windows) if windows else None,
+        **fields,
     )
 
 
@@ -206,20 +212,20 @@ def other_checks(failed_checks: Sequence[str] | None) -> list[str]:
     return [name for name in failed_checks or () if name != "stability"]
 
 
-def lead_text(choice: Choice) -> str:
+def lead_text(chosen: Recommendation) -> str:
     """The lead in words, and whether it is more than noise; before it what speaks against the point itself:
     the other checks that it fails, and that it is not stable."""
-    failed = other_checks(choice.failed_checks)
+    failed = other_checks(chosen.failed_checks)
     against = [f"fails {', '.join(failed)}"] if failed else []
-    if not choice.stable:
+    if not chosen.stable:
         against.append("not stable")
-    return "; ".join([*against, _lead(choice)])
+    return "; ".join([*against, _lead(chosen)])
 
 
-def _lead(choice: Choice) -> str:
-    if choice.lead is None:
+def _lead(chosen: Recommendation) -> str:
+    if chosen.lead is None:
         return "the only one"
-    text = f"{choice.lead:+.1%} over the next cell"
-    if choice.spread is not None and choice.lead <= choice.spread:
-        return f"{text}, within the {choice.spread:.1%} that its own windows lie apart"
+    text = f"{chosen.lead:+.1%} over the next cell"
+    if chosen.spread is not None and chosen.lead <= chosen.spread:
+        return f"{text}, within the {chosen.spread:.1%} that its own windows lie apart"
     return text

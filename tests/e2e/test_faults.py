@@ -147,7 +147,7 @@ def test_a_plugin_that_raises_ends_one_cell_which_its_pack_repeats_and_the_other
     assert "-m servegrid.frameworks" in cells["onnx"]["command"]
     assert (command.campaign / "report.html").exists()
 
-    code, output = command.run("pack", cells["onnx"]["cell"], str(tmp_path / "failure"))
+    code, output = command.run("bundle", cells["onnx"]["cell"], str(tmp_path / "failure"))
     assert code == 0, output
     shutil.rmtree(command.campaign)
     shutil.rmtree(plugins)

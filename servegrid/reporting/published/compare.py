@@ -11,7 +11,7 @@ from servegrid.reporting.published.table import LENGTH, plain
 from servegrid.reporting.recommendation import OF_CELL
 
 SAID = ("scenario", "card", "triton_release", "format", "precision", "accelerator")
-POINT = ("scenario", "format", "precision", "accelerator", "batch", "concurrency")
+PUBLISHED_POINT = ("scenario", "format", "precision", "accelerator", "batch", "concurrency")
 """What two rows must share to stand beside each other."""
 STATED = {
     "length": ("sequence length", "max seq length"),
@@ -44,7 +44,7 @@ def figures(table: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(found, infer_schema_length=None)
 
 
-def beside(measurements: pl.DataFrame, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
+def join_published(measurements: pl.DataFrame, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
     """Each of our points of the published variant with NVIDIA's row of the same point: that of the same card,
     or else of the fastest that was published; the ratio of throughputs, and what differs."""
     found = []
@@ -52,12 +52,14 @@ def beside(measurements: pl.DataFrame, tables: dict[str, pl.DataFrame]) -> pl.Da
         of_model = measurements.filter((pl.col("model") == model) & (pl.col("variant") == VARIANT))
         ours = of_model.with_columns(LENGTH)
         cards = figures(table).sort("published", descending=True)
-        for row in ours.join(cards, on=POINT).iter_rows(named=True):
+        for row in ours.join(cards, on=PUBLISHED_POINT).iter_rows(named=True):
             found.append(row | {"same": _same_card(row)})
     if not found:
         return pl.DataFrame()
     all_rows = pl.DataFrame(found, infer_schema_length=None)
-    chosen = all_rows.sort(["same", "published"], descending=True).unique((*OF_CELL, *POINT), keep="first")
+    chosen = all_rows.sort(["same", "published"], descending=True).unique(
+        (*OF_CELL, *PUBLISHED_POINT), keep="first"
+    )
     return chosen.sort("model", "cell", "scenario", "batch", "concurrency").select(
         *("cell", "gpu", "model", "format", "precision", "scenario", "batch", "concurrency", "throughput"),
         "published",

@@ -92,7 +92,7 @@ def test_energy_of_a_point_that_was_not_measured_is_empty(points: Rows, two: Fra
 def test_error_says_how_to_repeat_it(cells: Rows, two: Frames) -> None:
     text = document("c", cells({"cell": "a", "verdict": "error", "command": "python -m it"}), two[1])
     assert "| a |  | python -m it |" in text
-    assert "`servegrid pack CELL FOLDER --campaign c`" in text
+    assert "`servegrid bundle CELL FOLDER --campaign c`" in text
 
 
 def test_summary_is_small_whatever_the_campaign(cells: Rows, two: Frames) -> None:
