@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from servegrid.regression.interleaved import CandidateEndpoint, InterleavedJob, InterleavedRuns, Run, measure
-from servegrid.regression.interleaved_process import Infer, CandidateClient, watching
+from servegrid.regression.interleaved_process import CandidateClient, Infer, watching
 from servegrid.regression.verdict import CellComparison, judge
 
 pytestmark = pytest.mark.check
