@@ -18,6 +18,7 @@ from tasks.core.build import Job
 from tasks.core.environment import instruction_sets
 from tasks.core.site import ROOT
 from tasks.core.values import Interface, Serving, Tensor
+from tasks.formats import aoti
 from tasks.loadgen.regions import unregister
 from tasks.servers.control import unload
 
@@ -170,7 +171,12 @@ def scale(run_python: Any, tmp_path: Path) -> Callable[..., Path]:
         ("ts-trace", "ts-trace", "convert_torchscript", "fp32"),
         ("ts-trace", "ts-trace", "convert_torchscript", "bf16"),
         ("ts-script", "ts-script", "convert_torchscript", "bf16"),
-        ("aoti", "torch-export", "compile_package", "fp32"),
+        pytest.param(
+            *("aoti", "torch-export", "compile_package", "fp32"),
+            marks=pytest.mark.skipif(
+                not all(map(shutil.which, aoti.TOOLS)), reason="no g++, which compiles it"
+            ),
+        ),
     ],
 )
 def test_the_artifact_is_served_without_the_plug_in_that_made_it(
