@@ -19,6 +19,7 @@ RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
 COPY README.md ./
 COPY flows flows
 COPY tasks tasks
+COPY servegrid servegrid
 COPY models /opt/servegrid/models
 COPY gpu_profiles /opt/servegrid/gpu_profiles
 COPY triton_releases.yaml /opt/servegrid/
@@ -27,7 +28,7 @@ COPY deployments/prefect.yaml /opt/servegrid/deployments/
 ARG TOOLS=--install-server
 RUN --mount=type=secret,id=pip,target=/etc/pip.conf \
     /opt/servegrid/venv/bin/pip install --no-cache-dir --no-deps . \
-    && ln -s /opt/servegrid/venv/lib/python3*/site-packages/tasks /opt/servegrid/tasks \
+    && ln -s /opt/servegrid/venv/lib/python3*/site-packages/servegrid /opt/servegrid/servegrid \
     && /opt/servegrid/venv/bin/servegrid doctor ${TOOLS}
 
 FROM ${BASE}

@@ -1,34 +1,38 @@
 # The two commands: `make sweep` and `make test`. Everything lands in .venv/, .servegrid/ and results/.
 
+# The first Python that the server's wheel knows; if there is none, what the check below says is about python3.
 PYTHON ?= $(shell for p in python3 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null \
-	&& echo $$p && break; done)
+	&& echo $$p && exit; done; echo python3)
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 SITE := $(or $(SERVEGRID_HOME),.servegrid)
-SERVER := $(SITE)/tritonserver
-PERF_ANALYZER := $(SITE)/perf-analyzer/wheel
+TOOLS := $(SITE)/perf-analyzer/trial.json
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -c
 
-# perf_analyzer's binary needs glibc 2.38; `make sweep` brings it along only where that is there.
-NEW_LIBC := $(shell printf '2.38\n%s\n' "$$(getconf GNU_LIBC_VERSION | cut -d' ' -f2)" | sort -VC && echo yes)
-
-.PHONY: sweep test test-gpu cells soak reliability audit lint install perf-analyzer bench image-test clean
+.PHONY: sweep test check test-gpu cells soak reliability audit lint install bench image-test bare-test clean
 
 sweep: install
 	$(BIN)/servegrid sweep --format ts-trace --format onnx --precision fp32 --precision fp16 --accelerator none
 
+# What a contributor runs: lint, types, and the tests that need a few minutes.
 test: install lint
-	-$(MAKE) perf-analyzer
-	$(BIN)/pytest --numprocesses 2 --no-loadscope-reorder --durations 30
+	$(BIN)/pytest $(WORKERS) -m 'not (check or long or soak)'
+
+# All else that guards a merge; with PostgreSQL, Chromium, a compiler and root none of it skips.
+check: install
+	$(BIN)/pytest $(WORKERS) -m 'check and not (long or soak)'
+
+WORKERS := --numprocesses 2 --no-loadscope-reorder --durations 15
 
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
-install: $(INSTALLED) $(SERVER) $(if $(NEW_LIBC),$(PERF_ANALYZER))
-
-perf-analyzer: $(PERF_ANALYZER)
+install: $(INSTALLED) $(TOOLS)
 
 # On a host with an NVIDIA GPU, whose environment has CUDA builds of torch and onnxruntime: sessions on the card, and
 # a short sweep.
@@ -54,7 +58,7 @@ audit: install
 		'import sysconfig; print(sysconfig.get_path("purelib"))')
 
 # Every bar, and then whether all hold.
-bench: install perf-analyzer
+bench: install
 	@over=; for bar in hosted_overhead aa_pairs client_vs_perf_analyzer adaptive_points; do \
 		echo "$$bar"; $(BIN)/python bench/$$bar.py || over="$$over $$bar"; \
 	done; if [ -n "$$over" ]; then echo "over the bar:$$over" >&2; exit 1; fi
@@ -63,6 +67,10 @@ bench: install perf-analyzer
 image-test:
 	tests/image/run.sh
 
+# Root and debootstrap: both commands on a Debian that has nothing else, as an ordinary user.
+bare-test:
+	tests/bare_machine/run.sh tests/bare_machine/readme_commands.sh
+
 clean:
 	rm -rf .venv .servegrid build *.egg-info # a store that SERVEGRID_HOME names may be shared
 
@@ -70,13 +78,14 @@ clean:
 # compiled must then be kept, or each of the many processes compiles it again.
 unexport PYTHONDONTWRITEBYTECODE
 $(INSTALLED): pyproject.toml constraints.txt
-	@test -n "$(PYTHON)" || { echo "servegrid needs Python 3.11 or 3.12; set PYTHON=..." >&2; exit 2; }
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --no-compile --constraint constraints.txt --editable '.[torch,tensorflow,onnx,tensorrt-rtx,dev]'
-	touch $@
+	@$(PYTHON) -m servegrid.host.before_install $(SITE)
+	@echo "installing into .venv: 3.3 GB, about 5 minutes"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/pip install --progress-bar off --no-compile --constraint constraints.txt \
+		--editable '.[torch,tensorflow,onnx,tensorrt-rtx,dev]' | sed -un '/^\(Collecting\|Installing\|Successfully\)/p'
+	@touch $@
 
-$(SERVER): | $(INSTALLED)
-	$(BIN)/servegrid doctor --install-server
-
-$(PERF_ANALYZER): | $(INSTALLED) $(SERVER)
-	$(BIN)/servegrid doctor --install-perf-analyzer
+# tritonserver, and perf_analyzer where it runs: every campaign of this host has the same load generator.
+$(TOOLS): | $(INSTALLED)
+	@echo "installing tritonserver and perf_analyzer into $(SITE): 0.4 GB, about 1 minute"
+	@$(BIN)/servegrid doctor --install-server --install-perf-analyzer

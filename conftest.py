@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 PAGE = Path(__file__).parent / "docs" / "make_reliability.py"
 SHM = Path("/dev/shm")
@@ -33,6 +34,10 @@ CACHES = ("torchinductor_",)
 LEAVE_S = 5.0
 KEPT = "faults/rows"
 """In pytest's cache: what each test told when it was run last."""
+
+
+PREPARED = {"disk", "small_shm", "private_shm", "jumping_clock", "engine", "grid", "browser"}
+"""Fixtures that need root, a compiler, docker, PostgreSQL or Chromium: `make check` runs their tests."""
 
 
 class Fault(NamedTuple):
@@ -66,6 +71,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     found: dict[str, list[Fault]] = {}
     for item in items:
         found.setdefault(str(item.path), []).extend(filter(None, [fault_of(item)]))
+        if PREPARED & set(getattr(item, "fixturenames", ())):
+            item.add_marker("check")
     config.stash[FAULTS] = found
 
 
@@ -272,3 +279,20 @@ def _defined(root: Path) -> Iterator[str]:
     for path in (root / "tests").rglob("test_*.py"):
         for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE):
             yield f"{path.relative_to(root).as_posix()}::{name}"
+
+
+class ByFolder(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+    """With several workers (`make test` has two): all that measures the CPU goes to one, for a device is
+    measured by one at a time; campaigns of Prefect's workers, on profiles of their own, to one; of the rest
+    each folder to one, so that what its tests share is made once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        _, folder, *file = nodeid.split("::")[0].split("/")
+        if file and file[0] == "workers":
+            return "campaigns"
+        return "measuring" if folder in ("e2e", "loadgen", "comparing") else folder
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFolder:
+    return ByFolder(config, log)

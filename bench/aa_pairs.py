@@ -23,17 +23,17 @@ from pathlib import Path
 import tritonclient.grpc as triton
 
 from flows import forecast
-from flows.options import SweepOptions
 from flows.qualify import build_cell, workplace
-from tasks.comparing.judging import CellComparison, judge
-from tasks.comparing.turns import Opponent, Order, take
-from tasks.configure import write_repository
-from tasks.core.environment import device_lock
-from tasks.core.site import default_site
-from tasks.core.values import Endpoint, Interface
-from tasks.formats import FORMATS
-from tasks.servers import embedded
-from tasks.servers.control import unload
+from servegrid.domain.values import Endpoint, Interface
+from servegrid.formats import FORMATS
+from servegrid.formats.repository import write_repository
+from servegrid.host.environment import device_lock
+from servegrid.plan.options import SweepOptions
+from servegrid.regression.interleaved import Opponent, Order, take
+from servegrid.regression.verdict import CellComparison, judge
+from servegrid.servers import embedded
+from servegrid.servers.control import unload
+from servegrid.store.site import default_site
 
 BATCH, CONCURRENCY = 4, 1
 LEAST_EFFECT, FLOORS = 0.05, 3

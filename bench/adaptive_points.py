@@ -14,12 +14,12 @@ import time
 
 from serving import serving
 
-from tasks.core.site import default_site
-from tasks.core.values import LoadPlan
-from tasks.loadgen import GENERATORS
-from tasks.loadgen.adaptive import STEP, knee
-from tasks.loadgen.base import Measurement, Target
-from tasks.loadgen.points import measured, steps
+from servegrid.domain.values import LoadPlan
+from servegrid.loadgen import GENERATORS
+from servegrid.loadgen.base import Measurement, Target
+from servegrid.loadgen.search.adaptive import STEP, knee
+from servegrid.loadgen.search.points import measured, steps
+from servegrid.store.site import default_site
 
 SLEEP_S = 0.025
 FIXED = tuple(range(1, 33))

@@ -17,9 +17,9 @@ from collections.abc import Iterator
 
 from serving import serving
 
-from tasks.core.site import default_site
-from tasks.loadgen import GENERATORS
-from tasks.loadgen.base import Measurement, Point, Target
+from servegrid.loadgen import GENERATORS
+from servegrid.loadgen.base import Measurement, Point, Target
+from servegrid.store.site import default_site
 
 SLOW_MS = 20.0
 SERVER = ("server_queue_ms", "server_compute_input_ms", "server_compute_infer_ms", "server_compute_output_ms")

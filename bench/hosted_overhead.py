@@ -15,10 +15,10 @@ import numpy as np
 import tritonclient.grpc as triton
 from serving import serving
 
-from tasks.core.site import default_site
-from tasks.core.values import Generator
-from tasks.loadgen import GENERATORS
-from tasks.loadgen.base import Point
+from servegrid.domain.values import Generator
+from servegrid.loadgen import GENERATORS
+from servegrid.loadgen.base import Point
+from servegrid.store.site import default_site
 
 BAR_MS = 0.15
 POINT = Point(batch=1, concurrency=1, request_count=50, shared_memory="system", warm_up=True)

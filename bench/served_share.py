@@ -21,13 +21,13 @@ from pathlib import Path
 import numpy as np
 import tritonclient.grpc as triton
 
-from tasks.configure import write_repository
-from tasks.core.site import default_site
-from tasks.core.values import Endpoint, Interface, Serving
-from tasks.formats import FORMATS
-from tasks.loadgen import GENERATORS
-from tasks.loadgen.base import Point, Target
-from tasks.servers import embedded
+from servegrid.domain.values import Endpoint, Interface, Serving
+from servegrid.formats import FORMATS
+from servegrid.formats.repository import write_repository
+from servegrid.loadgen import GENERATORS
+from servegrid.loadgen.base import Point, Target
+from servegrid.servers import embedded
+from servegrid.store.site import default_site
 
 BAR = 0.93
 ALONE = """
@@ -37,7 +37,7 @@ import numpy as np
 from importlib import import_module
 artifact, session, kind, graph, batches = json.loads(sys.argv[1])
 on_gpu = {"cuda_graph": graph} if kind == "GPU" else {}
-model = import_module(f"tasks.hosting.{session}").Session(Path(artifact), kind, **on_gpu)
+model = import_module(f"servegrid.hosting.{session}").Session(Path(artifact), kind, **on_gpu)
 with np.load(Path(artifact) / "example.npz") as file:
     x = {k[2:]: file[k] for k in file if k.startswith("x/")}
 for batch in batches:

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import tritonclient.grpc as triton
 
-from flows.options import SweepOptions
 from flows.planning import plan
 from flows.qualify import build_cell, workplace
-from tasks.configure import HOSTING, write_repository
-from tasks.core.site import Site
-from tasks.core.values import Endpoint, Interface
-from tasks.loadgen.base import Target
-from tasks.servers import embedded
-from tasks.servers.base import Running
+from servegrid.domain.values import Endpoint, Interface
+from servegrid.formats.repository import HOSTING, write_repository
+from servegrid.loadgen.base import Target
+from servegrid.plan.options import SweepOptions
+from servegrid.servers import embedded
+from servegrid.servers.base import Running
+from servegrid.store.site import Site
 
 CONFIG = """
 backend: "python" max_batch_size: 8

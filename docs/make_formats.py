@@ -14,9 +14,9 @@ CELL = re.compile(
 )
 HEAD = """# What runs on a CPU
 
-The verdict of each cell of the five tiny models on a host without a GPU: `tests/expected_cells.csv`, which
-`make cells` compares with a sweep of them all. Made by `docs/make_formats.py`. `servegrid plan` says
-why a cell is `unsupported`.
+Which formats and precisions does a host without a GPU serve? This table has the verdict of each cell of the
+five tiny models. `servegrid plan` gives the reason of an `unsupported` cell. `docs/make_formats.py` makes
+this page from `tests/expected_cells.csv`, which `make cells` compares with a sweep of all these cells.
 
 """
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import polars as pl
 
-from tasks.reporting.published_document import Section, parse
-from tasks.reporting.published_table import COLUMN, EXAMPLE, PARAMETER
+from servegrid.reporting.published.document import Section, parse
+from servegrid.reporting.published.table import COLUMN, EXAMPLE, PARAMETER
 
 ROOT = Path(__file__).parents[1]
 TITLES = {

@@ -9,9 +9,10 @@ from collections.abc import Iterable
 SHOWN = 200
 HEAD = """# What faults do
 
-What the tests attack on purpose, what is promised and what happened. Made by `make reliability`; `make test`
-runs all but the longest of them. After each one its processes, its servers' shared memory and its temporary
-files are looked for. A row is of its test's latest run; paths are cut to `...`.
+What happens when an input is wrong or something fails? Each row is a fault that a test causes on purpose,
+what is promised, and what happened in the test's latest run; paths are cut to `...`. After each test its
+processes, its servers' shared memory and its temporary files are searched for. `make reliability` writes
+this page; `make test` and `make check` run all but the longest of these tests.
 
 """
 

@@ -9,23 +9,23 @@ from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
 from flows import forecast
-from flows.options import SweepOptions
 from flows.planning import preflight
 from flows.qualify import Built, build_cell, workplace
-from flows.server_choosing import own_server
-from tasks.comparing.judging import RELEVANT, CellComparison, Comparison, Figures, judge
-from tasks.comparing.sides import SETTINGS, Rule
-from tasks.comparing.turns import PAIRS, TURN_S, Opponent, Order, take
+from servegrid.domain.errors import UserError
+from servegrid.domain.server import ServerChoice
+from servegrid.domain.values import Cell, Scenario, Value
+from servegrid.host.environment import device_lock, pin_card
+from servegrid.host.stage_timer import work
+from servegrid.plan.options import SweepOptions
+from servegrid.plan.server_choosing import own_server
+from servegrid.regression.campaigns import SETTINGS, Rule
+from servegrid.regression.interleaved import PAIRS, TURN_S, Opponent, Order, take
+from servegrid.regression.verdict import RELEVANT, CellComparison, Comparison, Figures, judge
+from servegrid.servers import server
+from servegrid.store.build import Workplace
+from servegrid.store.site import default_site
 from tasks.configure import Configured, configure
-from tasks.core.build import Workplace
-from tasks.core.clock import work
-from tasks.core.environment import device_lock, pin_card
-from tasks.core.errors import UserError
-from tasks.core.server_choice import ServerChoice
-from tasks.core.site import default_site
-from tasks.core.values import Cell, Scenario, Value
 from tasks.deploy import deploy
-from tasks.servers import server
 
 log = logging.getLogger("servegrid")
 

@@ -20,14 +20,14 @@ from prefect.deployments import run_deployment
 from prefect.exceptions import ObjectNotFound, PrefectException
 from prefect.states import Cancelling, Crashed
 
-from flows.campaigns import run_lease
 from flows.cancelling import CANCELLED, CancelledError
-from flows.options import SweepOptions
-from tasks.core import leases
-from tasks.core.errors import UserError
-from tasks.core.plugins import load_profile
-from tasks.core.profile import worker_command
-from tasks.core.site import default_site
+from servegrid.campaign import leases
+from servegrid.campaign.campaign import run_lease
+from servegrid.domain.errors import UserError
+from servegrid.domain.plugins import load_profile
+from servegrid.domain.profile import worker_command
+from servegrid.plan.options import SweepOptions
+from servegrid.store.site import default_site
 
 log = logging.getLogger("servegrid")
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flows.options import SweepOptions
-from flows.planning import ModelPlan, plan
+from flows.planning import plan
 from flows.qualify import build_cell, workplace
+from servegrid.domain.errors import UserError, unknown
+from servegrid.domain.plugins import Plugin
+from servegrid.domain.values import ArtifactRef, Cell, Value
+from servegrid.plan.model_plan import ModelPlan
+from servegrid.plan.models import known_models, load_model
+from servegrid.plan.options import SweepOptions
+from servegrid.store.build import Workplace
+from servegrid.store.site import Site
+from servegrid.store.store import BuildRequest
+from servegrid.store.why import UNKNOWN, Reason, explain
 from tasks.caching import BuildTask
-from tasks.core.build import Workplace
-from tasks.core.errors import UserError, unknown
-from tasks.core.plugins import Plugin, known_models, load_model
-from tasks.core.site import Site
-from tasks.core.store import BuildRequest
-from tasks.core.values import ArtifactRef, Cell, Value
-from tasks.core.why import UNKNOWN, Reason, explain
 from tasks.prepare import check_sources
 
 NEXT = "the next one"

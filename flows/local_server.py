@@ -1,26 +1,21 @@
 """A Prefect API for one command: the one that PREFECT_API_URL names, untouched, or one of our own.
 
 Ours listens on loopback for as long as the command runs and keeps its database below the site's home.
-Prefect reads most of its settings when it is imported, so nothing here imports it at the top.
+Prefect reads most of its settings when it is imported, so nothing here imports it at the top; nor anything
+else that a command's `--help` has to wait for.
 """
 
 from __future__ import annotations
 
 import os
-import socket
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from filelock import FileLock
-
-from tasks.core import proc
-from tasks.core.errors import UserError
-from tasks.core.site import Site
+from servegrid.domain.errors import UserError
+from servegrid.store.site import Site
 
 READY_S = 90.0
 DRAIN_S = 10.0
@@ -98,6 +93,12 @@ def running(log_path: Path, env: Mapping[str, str], port: int = 0) -> Iterator[s
 
     Those of one PREFECT_HOME start in turn: the first one makes the tables of the database.
     """
+    import socket
+
+    from filelock import FileLock
+
+    from servegrid.host import proc
+
     home = Path(env["PREFECT_HOME"])
     home.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -123,8 +124,10 @@ def running(log_path: Path, env: Mapping[str, str], port: int = 0) -> Iterator[s
 
 
 def _healthy(url: str) -> bool:
+    import urllib.request
+
     try:
         with urllib.request.urlopen(f"{url}/health", timeout=1.0) as answer:  # noqa: S310  # ours, on loopback
             return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError):
+    except OSError:
         return False

@@ -5,40 +5,25 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 
-from flows.choosing import choose_plugins, choose_variant
-from flows.options import SweepOptions
-from flows.server_choosing import choose_server, fit
+from servegrid.domain.errors import UnsupportedError, UserError
+from servegrid.domain.plugins import Plugin, load_profile
+from servegrid.domain.profile import GpuProfile
+from servegrid.domain.releases import load_releases, why_not_on
+from servegrid.domain.server import Offer, ServerChoice
+from servegrid.domain.values import Cell, Channel, Excluded, Generator
+from servegrid.formats import FORMATS
+from servegrid.host.environment import card_name, how_to_install, matches, missing
+from servegrid.loadgen import GENERATORS
+from servegrid.plan.matrix import Plan, expand
+from servegrid.plan.model_plan import ModelPlan
+from servegrid.plan.options import SweepOptions
+from servegrid.plan.server_choosing import choose_server, fit
+from servegrid.servers import SERVERS
+from servegrid.sources.choosing import choose_plugins, choose_variant
+from servegrid.store.other_environment import check
+from servegrid.store.site import Site
 from tasks import convert, export
-from tasks.core.environment import card_name, how_to_install, matches, missing
-from tasks.core.errors import UnsupportedError, UserError
-from tasks.core.matrix import Plan, expand
-from tasks.core.other_environment import check
-from tasks.core.plugins import Plugin, load_profile
-from tasks.core.profile import GpuProfile
-from tasks.core.releases import load_releases, why_not_on
-from tasks.core.server_choice import ServerChoice
-from tasks.core.site import Site
-from tasks.core.values import Cell, Channel, Excluded, Generator, Value
-from tasks.formats import FORMATS
-from tasks.loadgen import GENERATORS
 from tasks.prepare import check_sources
-from tasks.servers import SERVERS
-from tasks.servers.base import Offer
-
-
-class ModelPlan(Value):
-    """One model's part of a campaign, on one profile."""
-
-    plugin: Plugin
-    profile: GpuProfile
-    plan: Plan
-    server: ServerChoice = ServerChoice()
-
-    @property
-    def keys(self) -> tuple[tuple[str, str], ...]:
-        """Cell and profile of every row that it ends with."""
-        cells = (*self.plan.cells, *(entry.cell for entry in self.plan.excluded))
-        return tuple((cell.name, cell.profile) for cell in cells)
 
 
 def choose_generator(options: SweepOptions, site: Site, channel: Channel = Channel()) -> Generator:  # noqa: B008  # frozen
@@ -88,8 +73,11 @@ def plan(options: SweepOptions, site: Site) -> tuple[ModelPlan, ...]:
     return tuple(found)
 
 
-def not_as_asked(options: SweepOptions, plans: Sequence[ModelPlan]) -> tuple[str, ...]:
-    """What another generator measures than the one that was asked for by name, and why."""
+def generator_notes(options: SweepOptions, plans: Sequence[ModelPlan], site: Site) -> tuple[str, ...]:
+    """Why the project's client measures where perf_analyzer was chosen, by name or by default."""
+    if options.generator == "auto" and not options.workers:
+        problem = GENERATORS["perf_analyzer"].problem(site)
+        return (f"the project's own client measures: {problem}",) if problem else ()
     if options.generator != "perf_analyzer":
         return ()
     fixed = dict.fromkeys(m.plugin.spec.name for m in plans if m.plugin.spec.fixed_batch)
@@ -108,7 +96,7 @@ def not_as_asked(options: SweepOptions, plans: Sequence[ModelPlan]) -> tuple[str
 
 def _offer(options: SweepOptions, profile: GpuProfile) -> tuple[ServerChoice, Offer]:
     """The server of a profile's cells, and what it can do."""
-    choice = choose_server(options, profile)
+    choice = choose_server(options, profile, SERVERS)
     return choice, SERVERS[choice.name].offer(choice)
 
 

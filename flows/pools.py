@@ -10,9 +10,9 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.exceptions import ObjectAlreadyExists, ObjectNotFound
 
-from tasks.core.plugins import load_profile
-from tasks.core.site import Site
-from tasks.core.values import Value
+from servegrid.domain.plugins import load_profile
+from servegrid.domain.values import Value
+from servegrid.store.site import Site
 
 CAMPAIGNS = "campaigns"
 QUEUES = {"default": 1, "nightly": 10}

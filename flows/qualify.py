@@ -11,29 +11,29 @@ from prefect.exceptions import TerminationSignal
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from prefect.states import Completed, Failed
 
-from flows.campaigns import working
-from flows.options import SweepOptions
 from flows.planning import plan, preflight
 from flows.record import Outcome, Record, Recorder
-from flows.server_choosing import of_cell
+from servegrid.campaign.asked import ground
+from servegrid.campaign.campaign import working
+from servegrid.campaign.results import FAILING, Writer, campaign_folder, finished
+from servegrid.domain.plugins import Plugin, load_profile
+from servegrid.domain.roofline import Roofline
+from servegrid.domain.server import ServerChoice
+from servegrid.domain.values import ArtifactRef, Cell, Product, Value
+from servegrid.formats import FORMATS
+from servegrid.host.environment import host, pin_card, versions
+from servegrid.plan.options import SweepOptions
+from servegrid.plan.server_choosing import of_cell
+from servegrid.servers import server
+from servegrid.store.build import Workplace
+from servegrid.store.site import Site, default_site
 from tasks import baseline, ceilings, convert, export, prepare, profile_data, reference
 from tasks.caching import Make, ensure
 from tasks.configure import configure
-from tasks.core.asked import ground
-from tasks.core.build import Workplace
-from tasks.core.environment import host, pin_card, versions
-from tasks.core.plugins import Plugin, load_profile
-from tasks.core.results import FAILING, Writer, campaign_folder, finished
-from tasks.core.roofline import Roofline
-from tasks.core.server_choice import ServerChoice
-from tasks.core.site import Site, default_site
-from tasks.core.values import ArtifactRef, Cell, Product, Value
 from tasks.correctness import correctness
 from tasks.deploy import deploy
-from tasks.formats import FORMATS
 from tasks.performance import offline, online
 from tasks.report import summarize
-from tasks.servers import server
 
 log = logging.getLogger("servegrid")
 

@@ -14,15 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from flows.options import SweepOptions
-from tasks.baseline import Baseline
-from tasks.core.asked import ground
-from tasks.core.clock import collecting, now
-from tasks.core.environment import Host
-from tasks.core.errors import InfeasibleError, StepError, UnsupportedError, UserError, refusal
-from tasks.core.files import write_atomic
-from tasks.core.memory import peak_bytes
-from tasks.core.results import (
+from servegrid.campaign.asked import ground
+from servegrid.campaign.results import (
     Kind,
     Row,
     Verdict,
@@ -33,10 +26,17 @@ from tasks.core.results import (
     roofline_columns,
     serving_columns,
 )
-from tasks.core.roofline import Roofline
-from tasks.core.values import ArtifactRef, Cell, Endpoint, LoadPlan, Serving, Value
-from tasks.correctness import Correctness
-from tasks.performance import MeasuredPoint, PartlyMeasuredError
+from servegrid.checks.verdict import Correctness
+from servegrid.domain.errors import InfeasibleError, StepError, UnsupportedError, UserError, refusal
+from servegrid.domain.roofline import Roofline
+from servegrid.domain.values import ArtifactRef, Cell, Endpoint, LoadPlan, Serving, Value
+from servegrid.host.environment import Host
+from servegrid.host.files import write_atomic
+from servegrid.host.memory import peak_bytes
+from servegrid.host.stage_timer import collecting, now
+from servegrid.loadgen.measured import MeasuredPoint, PartlyMeasuredError
+from servegrid.plan.options import SweepOptions
+from tasks.baseline import Baseline
 
 log = logging.getLogger("servegrid")
 

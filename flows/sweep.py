@@ -10,15 +10,16 @@ from typing import Any
 from prefect import flow, tags
 from prefect.states import Cancelled, Completed, Failed
 
-from flows.campaigns import leading, new_campaign, read, unreached
 from flows.cancelling import CancelledError, heeding_cancellation
 from flows.fan_out import check_deployments, run_all
-from flows.options import SweepOptions
-from flows.planning import not_as_asked, plan, preflight
+from flows.planning import generator_notes, plan, preflight
 from flows.qualify import qualify
-from tasks.core import results
-from tasks.core.site import default_site
-from tasks.report import report, write
+from servegrid.campaign import results
+from servegrid.campaign.campaign import leading, new_campaign, read, unreached
+from servegrid.plan.options import SweepOptions
+from servegrid.reporting.writing import write
+from servegrid.store.site import default_site
+from tasks.report import report
 
 log = logging.getLogger("servegrid")
 
@@ -39,7 +40,7 @@ def sweep(
     folder = results.campaign_folder(site.results, campaign or new_campaign())
     options = read(folder).options if resume else options.anywhere()
     plans = plan(options, site)
-    for line in not_as_asked(options, plans):
+    for line in generator_notes(options, plans, site):
         log.info(line)
     parts = [options.only(entry.plugin.spec.name, entry.profile.name) for entry in plans]
     if options.workers:

@@ -9,23 +9,23 @@ import polars as pl
 from prefect import flow
 
 from flows import forecast
-from flows.options import SweepOptions
 from flows.planning import preflight
 from flows.qualify import build_cell, workplace
-from flows.server_choosing import own_server
+from servegrid.domain.errors import UserError
+from servegrid.domain.slo import Slo
+from servegrid.domain.values import Endpoint, Value
+from servegrid.host.environment import device_lock, pin_card
+from servegrid.loadgen.base import Target
+from servegrid.loadgen.measured import measure_point
+from servegrid.loadgen.search.points import holds, point_of
+from servegrid.loadgen.search.tuning import Axes, Setting, Trial, grid, search, winner
+from servegrid.loadgen.warm_up import warm_up
+from servegrid.plan.options import SweepOptions
+from servegrid.plan.server_choosing import own_server
+from servegrid.servers import server
+from servegrid.store.site import default_site
 from tasks.configure import configure
-from tasks.core.environment import device_lock, pin_card
-from tasks.core.errors import UserError
-from tasks.core.site import default_site
-from tasks.core.slo import Slo
-from tasks.core.values import Endpoint, Value
 from tasks.deploy import deploy
-from tasks.loadgen.base import Target
-from tasks.loadgen.points import holds, point_of
-from tasks.loadgen.warm_up import warm_up
-from tasks.performance import measure_point
-from tasks.servers import server
-from tasks.tuning import Axes, Setting, Trial, grid, search, winner
 
 log = logging.getLogger("servegrid")
 

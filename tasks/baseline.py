@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import get_args
 
+from servegrid.domain.plugins import Plugin
+from servegrid.domain.values import ArtifactRef, Cell, ModelFile
+from servegrid.host.environment import host, versions
+from servegrid.store.build import Workplace, build, read_json
+from servegrid.store.store import BuildRequest, given
 from tasks.caching import build_task
-from tasks.core.build import Workplace, build, read_json
-from tasks.core.environment import host, versions
-from tasks.core.plugins import Plugin
-from tasks.core.store import BuildRequest, given
-from tasks.core.values import ArtifactRef, Cell, ModelFile
 
 VERSION = 2
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from servegrid.domain.roofline import Ceilings
+from servegrid.domain.values import ArtifactRef, Cell
+from servegrid.host.environment import host, missing, versions
+from servegrid.store.build import Workplace, build
+from servegrid.store.store import BuildRequest
 from tasks.caching import build_task
-from tasks.core.build import Workplace, build
-from tasks.core.environment import host, missing, versions
-from tasks.core.roofline import Ceilings
-from tasks.core.store import BuildRequest
-from tasks.core.values import ArtifactRef, Cell
 
 VERSION = 1
 LIBRARIES = ("torch",)

@@ -7,15 +7,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
+from servegrid.domain.plugins import Plugin
+from servegrid.domain.profile import Environment, GpuProfile
+from servegrid.domain.values import ArtifactRef, Format, Product
+from servegrid.formats import FORMATS
+from servegrid.host.environment import versions
+from servegrid.store.build import Workplace, build
+from servegrid.store.other_environment import check, versions_in
+from servegrid.store.store import BuildRequest, given
 from tasks.caching import build_task
-from tasks.core.build import Workplace, build
-from tasks.core.environment import versions
-from tasks.core.other_environment import check, versions_in
-from tasks.core.plugins import Plugin
-from tasks.core.profile import Environment, GpuProfile
-from tasks.core.store import BuildRequest, given
-from tasks.core.values import ArtifactRef, Format, Product
-from tasks.formats import FORMATS
 
 VERSION = 6
 

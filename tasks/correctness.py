@@ -23,19 +23,18 @@ import numpy as np
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks.arrays import Arrays
-from tasks.core.build import Workplace, read_json, run_step
-from tasks.core.clock import work
-from tasks.core.environment import device_lock
-from tasks.core.errors import StepError
-from tasks.core.metric import Metric
-from tasks.core.plugins import Plugin
-from tasks.core.spec import Tolerances
-from tasks.core.store import given
-from tasks.core.values import ArtifactRef, Cell, Endpoint, Precision, Value
-from tasks.invariance import Invariance, prove
-from tasks.matching import TensorMatch, match
-from tasks.predictions import CLIENTS, executed, predict
+from servegrid.checks.invariance import prove
+from servegrid.checks.predictions import CLIENTS, executed, predict
+from servegrid.checks.verdict import Correctness, Scores, judge
+from servegrid.domain.arrays import Arrays, match
+from servegrid.domain.errors import StepError
+from servegrid.domain.plugins import Plugin
+from servegrid.domain.tolerances import Metric
+from servegrid.domain.values import ArtifactRef, Cell, Endpoint
+from servegrid.host.environment import device_lock
+from servegrid.host.stage_timer import work
+from servegrid.store.build import Workplace, read_json, run_step
+from servegrid.store.store import given
 
 log = logging.getLogger("servegrid")
 
@@ -44,30 +43,6 @@ MOST_CLIENTS = 64
 
 KEPT = 4
 """Inputs that are kept with the predictions."""
-
-
-class Scores(Value):
-    """The task metric of the framework, of the served model, of a blind baseline; `all` the metrics of
-    the served model. `drop` is by how much the served model is worse than the framework."""
-
-    metric: str
-    framework: float
-    served: float
-    blind: float
-    drop: float
-    all: dict[str, float]
-
-
-class Correctness(Value):
-    """What the layers found; `failures` is empty when the cell is correct. `clients` sent the samples at
-    once, and the server executed `batches`: how many of each size."""
-
-    tensors: tuple[TensorMatch, ...]
-    scores: Scores | None
-    invariance: Invariance
-    clients: int
-    batches: dict[int, int]
-    failures: tuple[str, ...] = ()
 
 
 @task(task_run_name="correctness {at.cell}", cache_policy=NO_CACHE)
@@ -108,33 +83,6 @@ def correctness(
     )
     failures = judge(found, tolerances, metric, product.precision)
     return found.model_copy(update={"failures": failures})
-
-
-def judge(
-    found: Correctness, tolerances: Tolerances, metric: Metric | None, precision: Precision
-) -> tuple[str, ...]:
-    """Every bound that does not hold, with the layer's name and the figures."""
-    failures = [f"tensor {why}" for t in found.tensors for why in t.failures(tolerances.of(t.output))]
-    if metric and found.scores:
-        failures += _judge_metric(found.scores, metric, metric.drop[precision])
-    return (*failures, *found.invariance.failures(tolerances))
-
-
-def _judge_metric(scores: Scores, metric: Metric, allowed: float) -> list[str]:
-    bound = f"at {'least' if metric.better == 'higher' else 'most'} {metric.threshold:g}"
-    failures = [
-        f"{metric.name} of the {name}: {value:.4f}, {bound} wanted"
-        for name, value in (("framework", scores.framework), ("served model", scores.served))
-        if not metric.reached(value)
-    ]
-    if not scores.drop <= allowed:
-        failures.append(f"{metric.name} drop: {scores.drop:.4f}, {allowed:g} allowed")
-    if metric.reached(scores.blind):
-        failures.append(
-            f"{metric.name} of an input-blind baseline: {scores.blind:.4f}; a threshold of "
-            f"{metric.threshold:g} proves nothing"
-        )
-    return failures
 
 
 def _keep(cell: Cell, served: Arrays, expected: Arrays, at: Workplace) -> Path:

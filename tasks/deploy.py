@@ -10,20 +10,20 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from tritonclient.utils import InferenceServerException
 
+from servegrid.domain.errors import InfeasibleError, StepError
+from servegrid.domain.values import ArtifactRef, Endpoint, Serving
+from servegrid.host.environment import device_lock
+from servegrid.host.memory import has_ended
+from servegrid.host.stage_timer import work
+from servegrid.servers.base import Running
+from servegrid.servers.connection import connect
+from servegrid.servers.control import load
+from servegrid.servers.loaded_config import check_loaded
+from servegrid.servers.memory_fit import check_fit
+from servegrid.servers.remote import uploads
+from servegrid.servers.samples import Samples
+from servegrid.store.build import Workplace
 from tasks.configure import Configured
-from tasks.core.build import Workplace
-from tasks.core.clock import work
-from tasks.core.environment import device_lock
-from tasks.core.errors import InfeasibleError, StepError
-from tasks.core.memory import has_ended
-from tasks.core.values import ArtifactRef, Endpoint, Serving
-from tasks.fitting import check_fit
-from tasks.loadgen.requests import Samples
-from tasks.servers.base import Running
-from tasks.servers.connection import connect
-from tasks.servers.control import load
-from tasks.servers.loaded import check_loaded
-from tasks.servers.remote import uploads
 
 
 @task(task_run_name="deploy {serving.batching} {at.cell}", cache_policy=NO_CACHE)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from servegrid.domain.plugins import Plugin
+from servegrid.domain.spec import ModelSpec
+from servegrid.domain.values import ArtifactRef, ExportFormat, Framework, Product
+from servegrid.host.environment import versions
+from servegrid.store.build import Workplace, build
+from servegrid.store.store import BuildRequest, given
 from tasks.caching import build_task
-from tasks.core.build import Workplace, build
-from tasks.core.environment import versions
-from tasks.core.plugins import Plugin
-from tasks.core.spec import ModelSpec
-from tasks.core.store import BuildRequest, given
-from tasks.core.values import ArtifactRef, ExportFormat, Framework, Product
 
 VERSION = 2
 LIBRARIES: dict[ExportFormat, tuple[str, ...]] = {

@@ -7,45 +7,18 @@ import logging
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from tasks.core import card
-from tasks.core.build import Workplace
-from tasks.core.clock import now, work
-from tasks.core.environment import device_lock
-from tasks.core.errors import StepError
-from tasks.core.site import Site
-from tasks.core.values import ArtifactRef, Endpoint, Generator, LoadPlan, Value
-from tasks.loadgen import GENERATORS
-from tasks.loadgen.base import Measurement, Point, Target
-from tasks.loadgen.points import Chosen, Mark, Steps, marks, steps
-from tasks.loadgen.trust import TrustCard, examine
-from tasks.loadgen.warm_up import warm_up
+from servegrid.domain.errors import StepError
+from servegrid.domain.values import ArtifactRef, Endpoint, LoadPlan
+from servegrid.host.environment import device_lock
+from servegrid.host.stage_timer import now, work
+from servegrid.loadgen.base import Measurement, Point, Target
+from servegrid.loadgen.measured import MeasuredPoint, PartlyMeasuredError, measure_point
+from servegrid.loadgen.search.points import Chosen, Steps, marks, steps
+from servegrid.loadgen.warm_up import warm_up
+from servegrid.store.build import Workplace
 from tasks.progress import progress
 
 log = logging.getLogger("servegrid")
-
-
-class PartlyMeasuredError(StepError):
-    """A plan broke off; `points` were measured before. The generator's command, without the server that it
-    asked, would repeat nothing."""
-
-    def __init__(self, cause: StepError, points: tuple[MeasuredPoint, ...]) -> None:
-        super().__init__(str(cause), log=cause.log)
-        self.points = points
-
-
-class MeasuredPoint(Value):
-    """A point, what was measured there and when (ISO 8601, UTC), how far that can be trusted, and what the
-    point is in its plan."""
-
-    batch: int
-    concurrency: int | None
-    request_rate: float | None = None
-    distribution: str | None = None
-    measurement: Measurement
-    started_at: str
-    ended_at: str
-    trust: TrustCard
-    mark: Mark = Mark()
 
 
 def measure(
@@ -118,19 +91,6 @@ def _measure(plan: LoadPlan, chosen: Chosen, target: Target, at: Workplace) -> M
         ended_at=now(),
         trust=trust,
     )
-
-
-def measure_point(
-    generator: Generator, point: Point, target: Target, site: Site
-) -> tuple[Measurement, TrustCard]:
-    """One point by one load generator, and how far it can be trusted; the card is watched meanwhile.
-
-    Raises:
-        StepError: the generator or the server failed.
-    """
-    with card.watching(target.endpoint.server_pid) as looks:
-        measurement = GENERATORS[generator].measure(point, target, site)
-    return measurement, examine(point, measurement, card.facts(looks))
 
 
 def _load(point: Point) -> str:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from servegrid.domain.errors import UserError
+from servegrid.domain.plugins import Plugin
+from servegrid.domain.values import ArtifactRef, Product
+from servegrid.host.environment import versions
+from servegrid.host.files import digest_path
+from servegrid.store.build import Workplace, build
+from servegrid.store.site import Site
+from servegrid.store.store import BuildRequest
 from tasks.caching import build_task
-from tasks.core.build import Workplace, build
-from tasks.core.environment import versions
-from tasks.core.errors import UserError
-from tasks.core.files import digest_path
-from tasks.core.plugins import Plugin
-from tasks.core.site import Site
-from tasks.core.store import BuildRequest
-from tasks.core.values import ArtifactRef, Product
 
 VERSION = 1
 

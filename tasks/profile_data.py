@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from servegrid.domain.plugins import Plugin
+from servegrid.domain.values import ArtifactRef, Cell, Product
+from servegrid.host.environment import versions
+from servegrid.store.build import Workplace, build
+from servegrid.store.store import BuildRequest, given
 from tasks.caching import build_task
-from tasks.core.build import Workplace, build
-from tasks.core.environment import versions
-from tasks.core.plugins import Plugin
-from tasks.core.store import BuildRequest, given
-from tasks.core.values import ArtifactRef, Cell, Product
 
 VERSION = 1
 

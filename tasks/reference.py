@@ -5,13 +5,13 @@ They come from the plug-in's network in a process that is given no exported arti
 
 from __future__ import annotations
 
+from servegrid.domain.plugins import Plugin
+from servegrid.domain.roofline import Count
+from servegrid.domain.values import ArtifactRef, Cell
+from servegrid.host.environment import versions
+from servegrid.store.build import Workplace, build
+from servegrid.store.store import BuildRequest, given
 from tasks.caching import build_task
-from tasks.core.build import Workplace, build
-from tasks.core.environment import versions
-from tasks.core.plugins import Plugin
-from tasks.core.roofline import Count
-from tasks.core.store import BuildRequest, given
-from tasks.core.values import ArtifactRef, Cell
 
 VERSION = 4
 

@@ -7,8 +7,11 @@ subprocess.
 from __future__ import annotations
 
 import os
+import platform
+import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,16 +25,17 @@ import pytest
 import tritonclient.grpc as triton
 from onnx import helper
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
-from xdist.scheduler import LoadScopeScheduling
 
-from tasks.configure import write_repository
-from tasks.core.environment import gpu_names
-from tasks.core.site import Site, default_site
-from tasks.core.values import Endpoint, Format, Interface, Serving, Tensor
-from tasks.servers import embedded
-from tasks.servers.base import Running
+from servegrid.domain.values import Endpoint, Format, Interface, Serving, Tensor
+from servegrid.formats.repository import write_repository
+from servegrid.host.environment import gpu_names
+from servegrid.servers import embedded
+from servegrid.servers.base import Running
+from servegrid.store.site import Site, default_site
 
 Arrays = dict[str, np.ndarray[Any, Any]]
+TEST_SITE = pytest.StashKey[Path]()
+TOOLS = ("tritonserver", "perf-analyzer", f"libpython/{platform.python_version()}")
 
 
 class Triton:
@@ -118,21 +122,27 @@ def _descendant(name: str, known: set[int]) -> psutil.Process:
     return found
 
 
-class ByFolder(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
-    """With several workers (`make test` has two): all that measures the CPU goes to one, for a device is
-    measured by one at a time; campaigns of Prefect's workers, on profiles of their own, to one; of the rest
-    each folder to one, so that what its tests share is made once."""
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests have a site of their own, with the installed tools of this checkout's: no test changes what a
+    sweep finds afterwards."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return  # the folders of the process that started this one
+    installed, folder = default_site().home, Path(tempfile.mkdtemp(prefix="servegrid-tests-"))
+    config.stash[TEST_SITE] = folder
+    _link_tools(installed, folder / "home")
+    for name in ("home", "results", "sources"):
+        os.environ[f"SERVEGRID_{name.upper()}"] = str(folder / name)
 
-    def _split_scope(self, nodeid: str) -> str:
-        _, folder, *file = nodeid.split("::")[0].split("/")
-        if file and file[0] == "workers":
-            return "campaigns"
-        return "measuring" if folder in ("e2e", "loadgen", "comparing") else folder
+
+def _link_tools(installed: Path, home: Path) -> None:
+    for tool in (tool for tool in TOOLS if (installed / tool).exists()):
+        (home / tool).parent.mkdir(parents=True, exist_ok=True)
+        (home / tool).symlink_to(installed / tool)
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFolder:
-    return ByFolder(config, log)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if folder := config.stash.get(TEST_SITE, None):
+        shutil.rmtree(folder)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -157,16 +167,19 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def site() -> Site:
-    """This checkout's site: its server and perf_analyzer."""
+    """The tests' site, with the checkout's models, profiles, server and perf_analyzer."""
     return default_site()
 
 
 @pytest.fixture(scope="session")
-def alive() -> Callable[[Iterable[psutil.Process]], list[psutil.Process]]:
-    """Those of some processes that still run after up to 5 s: one that was killed needs a moment to go.
+def link_tools(site: Site) -> Callable[[Path], None]:
+    """`link_tools(home)`: a home of one's own with the installed tools."""
+    return lambda home: _link_tools(site.home, home)
 
-    A zombie, which nobody has waited for yet, does not run.
-    """
+
+@pytest.fixture(scope="session")
+def alive() -> Callable[[Iterable[psutil.Process]], list[psutil.Process]]:
+    """Those of some processes that still run after 5 s; a zombie, which nobody waited for, does not."""
 
     def runs(process: psutil.Process) -> bool:
         try:
@@ -207,10 +220,8 @@ def server(start: Callable[[Path], Any], tmp_path_factory: pytest.TempPathFactor
     with start(tmp_path_factory.mktemp("server")) as running:
         yield running
         for model in running.client.get_model_repository_index().models:
-            if model.state == "READY":
-                running.client.unload_model(
-                    model.name
-                )  # all at once: the server's end would take them in turn
+            if model.state == "READY":  # all at once: the server's end would take them in turn
+                running.client.unload_model(model.name)
 
 
 def tensors(*entries: tuple[str, str, Sequence[int]]) -> tuple[Tensor, ...]:

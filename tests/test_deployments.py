@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from flows.options import SweepOptions
 from flows.planning import plan
 from flows.pools import CAMPAIGNS, QUEUES
-from tasks.core.plugins import load_profile
-from tasks.core.site import ROOT, default_site
+from servegrid.domain.plugins import load_profile
+from servegrid.domain.root import ROOT
+from servegrid.plan.options import SweepOptions
+from servegrid.store.site import default_site
 
 DEPLOYMENTS: list[dict[str, Any]] = yaml.safe_load((ROOT / "deployments" / "prefect.yaml").read_text())[
     "deployments"

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tasks.core.environment import ALTERNATIVES
-from tasks.core.site import ROOT
+from servegrid.domain.root import ROOT
+from servegrid.host.environment import ALTERNATIVES
 
 SCRIPT = ROOT / "deployments" / "image_requirements.py"
 COMPOSE = ROOT / "deployments" / "compose.yaml"

@@ -6,12 +6,15 @@ import json
 import statistics
 import subprocess
 import sys
+from collections import Counter
 
-from tasks.core.site import ROOT
+from servegrid.domain.root import ROOT
 
 FRAMEWORKS = (
     "torch", "tensorflow", "onnx", "onnxruntime", "tensorrt", "tensorrt_rtx_bindings", "transformers",
 )  # fmt: skip
+IN_CHILD = ("convert", "fusion", "quantization", "writing")
+"""Of a format: what makes it, in a child process."""
 IMPORT = """
 import importlib, json, sys
 for name in sys.argv[1:]:
@@ -25,7 +28,8 @@ def modules(*packages: str) -> list[str]:
     names = []
     for path in sorted(p for package in packages for p in (ROOT / package).rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
-        if parts[:2] not in (("tasks", "child"), ("tasks", "hosting")):
+        in_child = parts[1:2] == ("formats",) and parts[-1].startswith(IN_CHILD)
+        if parts[:2] not in (("servegrid", "frameworks"), ("servegrid", "hosting")) and not in_child:
             names.append(".".join(parts).removesuffix(".__init__"))
     return names
 
@@ -37,8 +41,8 @@ def loaded_by(names: list[str]) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
-def test_core_imports_no_framework_and_no_prefect() -> None:
-    names = modules("tasks/core")
+def test_library_imports_no_framework_and_no_prefect() -> None:
+    names = [name for name in modules("servegrid") if not name.startswith("servegrid.cli")]
     loaded = loaded_by(names)
     assert set(names) <= loaded
     assert len(names) > 10
@@ -46,22 +50,28 @@ def test_core_imports_no_framework_and_no_prefect() -> None:
 
 
 def test_spec_is_read_with_pydantic_and_yaml_alone() -> None:
-    loaded = loaded_by(["tasks.core.spec", "tasks.core.matrix"])
+    loaded = loaded_by(["servegrid.domain.spec", "servegrid.plan.matrix"])
     assert loaded.isdisjoint({*FRAMEWORKS, "prefect", "numpy", "polars", "tritonclient"})
 
 
-def test_tasks_and_flows_import_no_framework() -> None:
-    names = modules("tasks", "flows")
+def test_nothing_imports_a_framework_but_the_children() -> None:
+    names = modules("servegrid", "tasks", "flows")
     loaded = loaded_by(names)
     assert {"flows.qualify", "tasks.performance"} <= set(names) <= loaded
     assert loaded.isdisjoint(FRAMEWORKS)
 
 
 def test_modules_are_short() -> None:
-    paths = [p for folder in ("tasks", "flows", "models") for p in (ROOT / folder).rglob("*.py")]
+    paths = [p for folder in ("servegrid", "tasks", "flows", "models") for p in (ROOT / folder).rglob("*.py")]
     lengths = {str(p.relative_to(ROOT)): len(p.read_text().splitlines()) for p in paths}
     assert {name: n for name, n in lengths.items() if n > 300} == {}
     assert statistics.median(n for n in lengths.values() if n) < 100
+
+
+def test_folders_have_few_modules() -> None:
+    paths = [p for top in ("servegrid", "tasks", "flows") for p in (ROOT / top).rglob("[!_]*.py")]
+    counts = Counter(str(path.parent.relative_to(ROOT)) for path in paths)
+    assert {folder: n for folder, n in counts.items() if n > 15} == {}
 
 
 def test_models_is_no_package_that_could_hide_a_hubs() -> None:

@@ -12,16 +12,16 @@ import psutil
 import pytest
 
 from flows import local_server
-from tasks.core import proc
-from tasks.core.site import ROOT, Site
+from servegrid.domain.root import ROOT
+from servegrid.host import proc
+from servegrid.store.site import Site
 
 SHELLS = {
     *("os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput"),
     "asyncio.create_subprocess_shell",
 }
-FILES = sorted(
-    path for folder in ("flows", "tasks", "models", "bench", "docs") for path in (ROOT / folder).rglob("*.py")
-)
+FOLDERS = ("flows", "tasks", "servegrid", "models", "bench", "docs")
+FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
 
 
 @pytest.mark.fault(

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tasks.core.site import ROOT
+from servegrid.domain.root import ROOT
 
 TESTS = """
 import subprocess, tempfile, uuid

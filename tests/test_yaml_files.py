@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tasks.core.matrix import Selection, expand
-from tasks.core.plugins import known_models, load_model, load_profile, source_digests
-from tasks.core.releases import fitting, load_releases
-from tasks.core.site import ROOT
+from servegrid.domain.plugins import load_profile, source_digests
+from servegrid.domain.releases import fitting, load_releases
+from servegrid.domain.root import ROOT
+from servegrid.plan.matrix import expand
+from servegrid.plan.models import known_models, load_model
+from servegrid.plan.selection import Selection
 
 MODELS = known_models(ROOT / "models")
 PROFILES = sorted((ROOT / "gpu_profiles").glob("*.yaml"))

@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from flows import local_server
-from tasks.core.site import ROOT, Site, default_site
+from servegrid.domain.root import ROOT
+from servegrid.store.site import Site, default_site
 
 TEMPLATE = ROOT / "models" / "_template"
 
@@ -115,7 +116,9 @@ def make_command(api: Api, make_command_in: Callable[..., Command]) -> Callable[
 
 
 @pytest.fixture(scope="session")
-def make_command_in(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Command]:
+def make_command_in(
+    store: Path, link_tools: Callable[[Path], None], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Command]:
     """The same in an environment that may have no Prefect server."""
 
     def make(base: dict[str, str], models: Path, *, own_store: bool = False) -> Command:
@@ -124,9 +127,7 @@ def make_command_in(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Ca
         home.mkdir()
         if not own_store:
             (home / "store").symlink_to(store)
-        for tool in ("tritonserver", "perf-analyzer"):
-            if (default_site().home / tool).exists():
-                (home / tool).symlink_to(default_site().home / tool)
+        link_tools(home)
         site = default_site().model_copy(
             update={"home": home, "results": root / "results", "models": models, "sources": home / "sources"}
         )

@@ -13,17 +13,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.check
+
 NETWORK = ["reference", "baseline"]
 STAGES = ["prepare", "export", "convert", "profile_data", "reference", "ceilings", "baseline"]
 
 BUILD = """
 import sys
 from prefect import flow, tags
-from flows.options import SweepOptions
+from servegrid.plan.options import SweepOptions
 from flows.planning import plan
 from flows.qualify import build_cell
-from tasks.core.build import Workplace
-from tasks.core.site import default_site
+from servegrid.store.build import Workplace
+from servegrid.store.site import default_site
 
 @flow
 def build():

@@ -15,7 +15,9 @@ import psutil
 import pytest
 
 from flows import local_server
-from tasks.core.site import Site
+from servegrid.store.site import Site
+
+pytestmark = pytest.mark.check
 
 SMALL = ("--model", "tiny_mlp", "--generator", "client", "--max-batch-size", "2", "--max-concurrency", "1",
          "--request-count", "10", "--window-s", "0.3")  # fmt: skip
@@ -27,7 +29,7 @@ def measures(process: subprocess.Popen[str]) -> bool:
     """Whether the command's client is measuring."""
     for below in psutil.Process(process.pid).children(recursive=True):
         with contextlib.suppress(psutil.Error):  # it has just ended
-            if "tasks.loadgen.client_process" in " ".join(below.cmdline()):
+            if "servegrid.loadgen.client.process" in " ".join(below.cmdline()):
                 return True
     return False
 

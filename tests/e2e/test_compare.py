@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import pytest
+
+pytestmark = pytest.mark.check
+
 CELL = "tiny_mlp-tiny-onnx-fp32"
 
 

@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 
-from tasks.core import proc, results
-from tasks.core.site import ROOT
+from servegrid.campaign import results
+from servegrid.domain.root import ROOT
+from servegrid.host import proc
+
+pytestmark = pytest.mark.check
 
 
 def prefect(command: Any, *arguments: str) -> str:

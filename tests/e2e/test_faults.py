@@ -13,8 +13,10 @@ from typing import Any
 import psutil
 import pytest
 
-from tasks.core import leases
-from tasks.core.site import ROOT
+from servegrid.campaign import leases
+from servegrid.domain.root import ROOT
+
+pytestmark = pytest.mark.check
 
 SWEEP = (
     *("sweep", "--model", "tiny_mlp", "--generator", "client"),
@@ -47,7 +49,7 @@ def tritonserver(command: Any) -> psutil.Process | None:
 
 
 def measuring(command: Any) -> bool:
-    return bool(of_site(command, "tasks.loadgen.client_process"))
+    return bool(of_site(command, "servegrid.loadgen.client.process"))
 
 
 def shm_prefix(command: Any) -> str:
@@ -142,7 +144,7 @@ def test_a_plugin_that_raises_ends_one_cell_which_its_pack_repeats_and_the_other
     assert "this network hates ONNX" in log
     assert "Traceback" in log
     assert "model.py" in log
-    assert "-m tasks.child" in cells["onnx"]["command"]
+    assert "-m servegrid.frameworks" in cells["onnx"]["command"]
     assert (command.campaign / "report.html").exists()
 
     code, output = command.run("pack", cells["onnx"]["cell"], str(tmp_path / "failure"))

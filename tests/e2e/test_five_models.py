@@ -8,9 +8,12 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.options import SweepOptions
 from flows.planning import plan
-from tasks.core.site import ROOT, default_site
+from servegrid.domain.root import ROOT
+from servegrid.plan.options import SweepOptions
+from servegrid.store.site import default_site
+
+pytestmark = pytest.mark.check
 
 EXPECTED = pl.read_csv(ROOT / "tests" / "expected_cells.csv").sort("cell")
 """Every CPU cell of the tiny variants: a changed row needs an ADR."""

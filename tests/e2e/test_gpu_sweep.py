@@ -12,9 +12,9 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
-from tasks.core.environment import gpu_names, matches
-from tasks.core.plugins import load_profile
-from tasks.core.site import ROOT
+from servegrid.domain.plugins import load_profile
+from servegrid.domain.root import ROOT
+from servegrid.host.environment import gpu_names, matches
 
 pytestmark = pytest.mark.gpu
 

@@ -28,12 +28,12 @@ NOOP = """
 import sys
 import flows.qualify as qualify
 from contextlib import ExitStack
-from flows.cli import main
-from tasks.correctness import Correctness
-from tasks.invariance import Invariance
-from tasks.loadgen.regions import region
-from tasks.matching import TensorMatch
-from tasks.servers.connection import connect
+from servegrid.cli.main import main
+from servegrid.checks.verdict import Correctness
+from servegrid.checks.invariance import Invariance
+from servegrid.loadgen.client.regions import region
+from servegrid.domain.arrays import TensorMatch
+from servegrid.servers.connection import connect
 
 RIGHT = TensorMatch(output="y", largest_difference=0.0, excess=0, least_cosine=None, agreement=1.0)
 

@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 from onnx import TensorProto as T
 from onnx import helper
+
+pytestmark = pytest.mark.check
 
 PUBLISHED = Path(__file__).parents[1] / "published"
 SMALL = (

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
+pytestmark = pytest.mark.check
+
 
 def test_random_weights_need_no_files_and_end_as_measured(command: Any, api: Any) -> None:
     arguments = ("--model", "tiny_mlp", "--variant", "full", "--format", "onnx", "--random-weights")

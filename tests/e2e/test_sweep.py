@@ -14,9 +14,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from tasks.core import proc, results
-from tasks.core.site import ROOT
-from tasks.loadgen import GENERATORS
+from servegrid.campaign import results
+from servegrid.domain.root import ROOT
+from servegrid.host import proc
+from servegrid.loadgen import GENERATORS
 
 STAGES = {
     "prepare": 1, "export": 1, "convert": 1, "profile_data": 1, "reference": 1, "baseline": 1,

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import polars as pl
+import pytest
+
+pytestmark = pytest.mark.check
 
 CELL = "tiny_mlp-tiny-onnx-fp32"
 

@@ -1,4 +1,4 @@
-"""A cell, and a recorder of its rows in the test's folder."""
+"""A cell, a recorder of its rows in the test's folder, and the command run in this process."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from flows.options import SweepOptions
 from flows.record import Recorder
-from tasks.core.environment import host
-from tasks.core.matrix import Selection, expand
-from tasks.core.plugins import load_model, load_profile
-from tasks.core.releases import load_releases
-from tasks.core.results import Writer
-from tasks.core.site import ROOT
-from tasks.core.values import Cell
+from servegrid.campaign.results import Writer
+from servegrid.domain.plugins import load_profile
+from servegrid.domain.releases import load_releases
+from servegrid.domain.root import ROOT
+from servegrid.domain.values import Cell
+from servegrid.host.environment import host
+from servegrid.plan.matrix import expand
+from servegrid.plan.models import load_model
+from servegrid.plan.options import SweepOptions
+from servegrid.plan.selection import Selection
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,9 @@ from prefect.client.schemas.objects import State
 from prefect.states import Completed, Crashed, Pending, Running, Scheduled
 
 from flows import fan_out
-from flows.campaigns import run_lease
-from flows.options import SweepOptions
-from tasks.core import leases
+from servegrid.campaign import leases
+from servegrid.campaign.campaign import run_lease
+from servegrid.plan.options import SweepOptions
 
 PART = SweepOptions(models=("m",), profiles=("card",))
 

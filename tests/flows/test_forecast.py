@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 
 from flows import forecast
-from flows.options import SweepOptions
+from servegrid.campaign.results import Writer, read
+from servegrid.campaign.tables import last_wall_s
+from servegrid.domain.errors import UserError
+from servegrid.domain.plugins import Plugin
+from servegrid.domain.root import ROOT
+from servegrid.domain.values import Cell
+from servegrid.plan.options import SweepOptions
+from servegrid.store.site import Site, default_site
 from tasks import convert
-from tasks.core.errors import UserError
-from tasks.core.plugins import Plugin
-from tasks.core.results import Writer, read
-from tasks.core.site import ROOT, Site, default_site
-from tasks.core.tables import last_wall_s
-from tasks.core.values import Cell
 
 FOLDERS = ("home", "models", "sources", "results")
 CELL = "tiny_mlp-full-onnx-fp32"

@@ -10,7 +10,7 @@ from threading import Barrier
 from typing import Any
 
 from flows.local_server import running, settings
-from tasks.core.site import Site
+from servegrid.store.site import Site
 
 
 def test_two_commands_start_their_servers_in_a_new_home_at_once(tmp_path: Path) -> None:

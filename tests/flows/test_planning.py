@@ -10,14 +10,16 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from flows.options import SweepOptions
-from flows.planning import choose_generator, not_as_asked, plan, preflight
-from tasks.core.errors import UserError
-from tasks.core.site import ROOT, Site
-from tasks.formats import FORMATS, aoti
-from tasks.loadgen import GENERATORS
+from flows.planning import choose_generator, generator_notes, plan, preflight
+from servegrid.domain.errors import UserError
+from servegrid.domain.root import ROOT
+from servegrid.formats import FORMATS
+from servegrid.formats.aoti import format as aoti
+from servegrid.loadgen import GENERATORS
+from servegrid.plan.options import SweepOptions
+from servegrid.servers import SERVERS, embedded
+from servegrid.store.site import Site
 from tasks.prepare import check_sources
-from tasks.servers import SERVERS, embedded
 
 
 @pytest.fixture
@@ -56,16 +58,16 @@ def test_plan_has_the_cells_of_every_model_in_order(site: Site) -> None:
 def test_another_generator_than_the_one_asked_for_is_told(site: Site) -> None:
     plans = plan(SweepOptions(models=("bert",), formats=("onnx",)), site)
     asked = SweepOptions(generator="perf_analyzer")
-    assert not_as_asked(asked, plans) == ()
+    assert generator_notes(asked, plans, site) == ()
     with_rate = SweepOptions(generator="perf_analyzer", slo="p99=1s")
-    (line,) = not_as_asked(with_rate, plans)
+    (line,) = generator_notes(with_rate, plans, site)
     assert line.startswith("the client sends at request rates")
-    assert not_as_asked(SweepOptions(request_rates=(5.0,)), plans) == ()
+    assert generator_notes(SweepOptions(generator="client", request_rates=(5.0,)), plans, site) == ()
     (model,) = plans
     inputs = tuple(t.model_copy(update={"shape": (4, *t.shape[1:])}) for t in model.plugin.spec.inputs)
     spec = model.plugin.spec.model_copy(update={"inputs": inputs})
     fixed = model.model_copy(update={"plugin": model.plugin.model_copy(update={"spec": spec})})
-    (line,) = not_as_asked(asked, (fixed,))
+    (line,) = generator_notes(asked, (fixed,), site)
     assert line.startswith("bert: the client measures it")
 
 

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from flows.record import Outcome, Record, Recorder
-from tasks.core.clock import work
-from tasks.core.errors import InfeasibleError, StepError, UnsupportedError, UserError
-from tasks.core.results import read
-from tasks.core.values import ArtifactRef, Cell, Endpoint
-from tasks.correctness import Correctness, Scores
-from tasks.invariance import Invariance
-from tasks.loadgen.base import Measurement, Point, Window
-from tasks.loadgen.trust import examine
-from tasks.matching import TensorMatch
-from tasks.performance import MeasuredPoint, PartlyMeasuredError
+from servegrid.campaign.results import read
+from servegrid.checks.invariance import Invariance
+from servegrid.checks.verdict import Correctness, Scores
+from servegrid.domain.arrays import TensorMatch
+from servegrid.domain.errors import InfeasibleError, StepError, UnsupportedError, UserError
+from servegrid.domain.values import ArtifactRef, Cell, Endpoint
+from servegrid.host.stage_timer import work
+from servegrid.loadgen.base import Measurement, Point, Window
+from servegrid.loadgen.measured import MeasuredPoint, PartlyMeasuredError
+from servegrid.loadgen.trust import examine
 
 CORRECT = Correctness(
     tensors=(
@@ -86,8 +86,8 @@ def point(batch: int, *throughputs: float) -> MeasuredPoint:
 STABLE = point(1, 100.0, 101.0, 102.0)
 SHAKY = point(8, 100.0, 150.0, 100.0)
 AGAIN = (
-    "servegrid sweep --model bert_large_qa --variant tiny --profile cpu --generator client "
-    "--format ts-trace --precision fp32 --accelerator none --instances 1"
+    "servegrid sweep --model bert_large_qa --variant tiny --format ts-trace --precision fp32 "
+    "--accelerator none --instances 1 --generator client --profile cpu"
 )
 
 

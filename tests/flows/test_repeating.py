@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from flows.options import SweepOptions
 from flows.record import Recorder
-from tasks.core.errors import StepError
-from tasks.core.matrix import Selection
-from tasks.core.values import Cell
-from tasks.performance import PartlyMeasuredError
+from servegrid.domain.errors import StepError
+from servegrid.domain.values import Cell
+from servegrid.loadgen.measured import PartlyMeasuredError
+from servegrid.plan.options import SweepOptions
+from servegrid.plan.selection import Selection
 
 BOUNDS: dict[str, Any] = {
     **{"max_batch_size": 3, "max_concurrency": 2, "request_count": 70, "window_s": 0.5, "fixed_points": True},
@@ -74,7 +74,9 @@ def test_the_command_that_repeats_a_cell_names_a_model_file_and_the_server(
 def test_generator_that_failed_is_repeated_by_the_cell_for_its_server_is_gone(
     recorder: Recorder, cell: Cell
 ) -> None:
-    cause = StepError("the generator broke", log="/a.log", command="python -m tasks.loadgen.client_process")
+    cause = StepError(
+        "the generator broke", log="/a.log", command="python -m servegrid.loadgen.client.process"
+    )
     with recorder.cell(cell) as record:
         raise PartlyMeasuredError(cause, ())
     assert record.outcome is not None and record.outcome.log == "/a.log"

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from flows.campaigns import leading
-from flows.options import SweepOptions
 from flows.planning import plan
 from flows.sweep import final_state
-from tasks.core.results import Writer
-from tasks.core.site import default_site
+from servegrid.campaign.campaign import leading
+from servegrid.campaign.results import Writer
+from servegrid.plan.options import SweepOptions
+from servegrid.store.site import default_site
 
 OPTIONS = SweepOptions(
     models=("bert_large_qa",), formats=("onnx",), accelerators=("none",), precisions=("fp32", "fp16")

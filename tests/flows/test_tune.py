@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from flows.tune import _keep
-from tasks.tuning import Setting, Trial
+from servegrid.loadgen.search.tuning import Setting, Trial
 
 
 def test_every_trial_is_kept_with_the_checks_that_it_fails(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ image_has() {
 guarded() {
     [ "$(image_has '{{.Docker.Config.User}}')" = servegrid ]
     inside sh -ec '[ "$(id -u)" != 0 ]; [ ! -w /opt/servegrid/venv ]; [ -w "$SERVEGRID_HOME/store" ]; [ ! -e /etc/pip.conf ]'
-    inside test -e /opt/servegrid/tasks/child/__main__.py
+    inside test -e /opt/servegrid/servegrid/frameworks/__main__.py
     sed -n 's#.*\(file\|https\?\)://##p' "$work/pip.conf" >"$work/places"
     [ -z "$("${buildah[@]}" inspect --type image localhost/servegrid | grep -F -f "$work/places" || true)" ]
 }

@@ -16,15 +16,18 @@ from typing import Any
 
 import pytest
 
+from servegrid.domain.plugins import Plugin, load_profile
+from servegrid.domain.releases import load_releases
+from servegrid.domain.root import ROOT
+from servegrid.domain.values import ArtifactRef, Cell, Product
+from servegrid.host import environment
+from servegrid.host.process_environment import DEFAULTS
+from servegrid.plan.matrix import expand
+from servegrid.plan.models import load_model
+from servegrid.plan.selection import Selection
+from servegrid.store.build import Workplace, build
+from servegrid.store.site import Site, default_site
 from tasks import convert, export, prepare, profile_data, reference
-from tasks.core import environment
-from tasks.core.build import Workplace, build
-from tasks.core.matrix import Selection, expand
-from tasks.core.plugins import Plugin, load_model, load_profile
-from tasks.core.process_environment import DEFAULTS
-from tasks.core.releases import load_releases
-from tasks.core.site import ROOT, Site, default_site
-from tasks.core.values import ArtifactRef, Cell, Product
 
 
 @pytest.fixture(scope="session", autouse=True)

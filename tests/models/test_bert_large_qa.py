@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.check
+
 PLUG_IN = Path(__file__).parents[2] / "models" / "bert_large_qa"
 
 

@@ -12,13 +12,16 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from servegrid.checks.verdict import Correctness
+from servegrid.domain.errors import StepError
+from servegrid.domain.root import ROOT
+from servegrid.frameworks import artifacts
+from servegrid.plan.models import known_models
+from servegrid.store.build import run_step
 from tasks import convert
-from tasks.child import artifacts
-from tasks.core.build import run_step
-from tasks.core.errors import StepError
-from tasks.core.plugins import known_models
-from tasks.core.site import ROOT
-from tasks.correctness import Correctness, correctness
+from tasks.correctness import correctness
+
+pytestmark = pytest.mark.check
 
 MODELS = known_models(ROOT / "models")
 ALIKE_INPUTS = {"bert_large_qa": ("input__1", "input__2"), "wide_and_deep": ("ad_id_ctr", "campaign_id_ctr")}

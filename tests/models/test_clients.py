@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tasks.core.site import ROOT
-from tasks.core.values import Interface
+from servegrid.domain.root import ROOT
+from servegrid.domain.values import Interface
+
+pytestmark = pytest.mark.check
 
 Served = Callable[[str], tuple[Any, Callable[..., list[str]]]]
 

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 import yaml
 
+pytestmark = pytest.mark.check
+
 PLUG_IN = Path(__file__).parents[2] / "models" / "fastpitch"
 TINY = yaml.safe_load((PLUG_IN / "model.yaml").read_text())["variants"]["tiny"]
 SILENCE = np.log(1e-5)

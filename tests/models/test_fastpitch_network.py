@@ -5,7 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
+
+pytestmark = pytest.mark.check
 
 PLUG_IN = Path(__file__).parents[2] / "models" / "fastpitch"
 VARIANTS = yaml.safe_load((PLUG_IN / "model.yaml").read_text())["variants"]

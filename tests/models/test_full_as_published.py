@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from tasks.core.plugins import load_model
-from tasks.core.site import ROOT
-from tasks.core.spec import ModelSpec
+from servegrid.domain.root import ROOT
+from servegrid.domain.spec import ModelSpec
+from servegrid.plan.models import load_model
 
 COLUMNS = {
     "serving.max_batch_size": ("max batch size", "max_batch_size", "max-batch-size"),

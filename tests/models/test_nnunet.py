@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.check
+
 PLUG_IN = Path(__file__).parents[2] / "models" / "nnunet"
 SCRIPTS = Path(__file__).parent / "nnunet"
 THRESHOLD = 0.85  # of mean Dice, in model.yaml

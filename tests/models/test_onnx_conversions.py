@@ -14,9 +14,11 @@ import onnx
 import pytest
 from onnx import TensorProto, numpy_helper
 
+from servegrid.domain.errors import StepError
+from servegrid.store.build import Job, run_step
 from tasks import convert, export
-from tasks.core.build import Job, run_step
-from tasks.core.errors import StepError
+
+pytestmark = pytest.mark.check
 
 FUSED = {"Attention": 2, "EmbedLayerNormalization": 1, "BiasGelu": 2, "SkipLayerNormalization": 4}
 """What tiny BERT's two layers hold."""
@@ -24,8 +26,8 @@ FUSED = {"Attention": 2, "EmbedLayerNormalization": 1, "BiasGelu": 2, "SkipLayer
 DEEP = """
 import json, sys, torch
 from transformers import BertConfig, BertForQuestionAnswering
-from tasks.child.framework_steps import export
-from tasks.core.build import Job
+from servegrid.frameworks.framework_steps import export
+from servegrid.store.build import Job
 job = Job.model_validate_json(open(sys.argv[1]).read())
 folder = job.inputs["prepared"]
 settings = json.loads((folder / "bert_config.json").read_text())

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from servegrid.store.build import run_step
 from tasks import convert, export, reference
-from tasks.core.build import run_step
 
 NOISE = ("warning", "deprecated", "loss_type", "onednn", "absl")
 

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.check
+
 PLUG_IN = Path(__file__).parents[2] / "models" / "resnet50"
 
 

@@ -13,27 +13,29 @@ from typing import Any
 import pytest
 
 from flows.qualify import convert_product
+from servegrid.domain.errors import UnsupportedError
+from servegrid.domain.values import NOT_RUN, Interface
+from servegrid.formats import base
+from servegrid.formats.trt import format as trt
+from servegrid.host.environment import card, missing
+from servegrid.store.build import Job, build
+from servegrid.store.store import BuildRequest
 from tasks import convert
 from tasks.configure import configure
-from tasks.core.build import Job, build
-from tasks.core.environment import card, missing
-from tasks.core.errors import UnsupportedError
-from tasks.core.store import BuildRequest
-from tasks.core.values import NOT_RUN, Interface
-from tasks.formats import base, trt
 
 MODELS = ("bert_large_qa", "fastpitch", "nnunet", "resnet50", "wide_and_deep")
 PRECISIONS = ("fp32", "fp16", "int8")
 
 BUILD = """
 import sys
-from tasks.child.tensorrt_steps import convert_tensorrt
-from tasks.core.build import Job
+from servegrid.formats.trt.convert import convert_tensorrt
+from servegrid.store.build import Job
 for path in sys.argv[1:]:
     convert_tensorrt(Job.model_validate_json(open(path).read()))
 """
 
 pytestmark = [
+    pytest.mark.check,
     pytest.mark.skipif(bool(missing(trt.LIBRARIES)), reason=f"not installed: {missing(trt.LIBRARIES)}"),
     pytest.mark.skipif(
         trt.library() == "tensorrt" and not card(), reason="TensorRT builds an engine on its card only"

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from servegrid.domain.errors import UnsupportedError
+from servegrid.domain.plugins import load_profile
+from servegrid.domain.root import ROOT
+from servegrid.host.environment import versions
+from servegrid.store.build import build
 from tasks import convert
-from tasks.core.build import build
-from tasks.core.environment import versions
-from tasks.core.errors import UnsupportedError
-from tasks.core.plugins import load_profile
-from tasks.core.site import ROOT
+
+pytestmark = pytest.mark.check
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,8 @@ import polars as pl
 import pytest
 import yaml
 
+pytestmark = pytest.mark.check
+
 PLUG_IN = Path(__file__).parents[2] / "models" / "wide_and_deep"
 OUT = "wide_deep_model"
 

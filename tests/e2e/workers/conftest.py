@@ -19,8 +19,9 @@ import pytest
 import yaml
 
 from flows import local_server
-from tasks.core import proc
-from tasks.core.site import ROOT, Site
+from servegrid.domain.root import ROOT
+from servegrid.host import proc
+from servegrid.store.site import Site
 
 PROFILES = ("test-a", "test-b", "test-c")
 """Test profiles: each stands for a card, and is this machine's CPU."""

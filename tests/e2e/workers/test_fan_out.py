@@ -12,8 +12,10 @@ import polars as pl
 import psutil
 import pytest
 
-from tasks.core import leases, results
-from tasks.core.site import ROOT
+from servegrid.campaign import leases, results
+from servegrid.domain.root import ROOT
+
+pytestmark = pytest.mark.check
 
 MEASURED = ("ceilings", "baseline")
 """On each profile."""

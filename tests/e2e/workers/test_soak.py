@@ -15,10 +15,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.options import SweepOptions
 from flows.planning import plan
-from tasks.core import results
-from tasks.core.site import default_site
+from servegrid.campaign import results
+from servegrid.plan.options import SweepOptions
+from servegrid.store.site import default_site
 
 pytestmark = pytest.mark.soak
 
@@ -27,12 +27,12 @@ import sys
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 import flows.qualify as qualify
-from flows.cli import main
+from servegrid.cli.main import main
 from tasks.caching import build_task, ensure
-from tasks.core.store import BuildRequest
-from tasks.correctness import Correctness
-from tasks.invariance import Invariance
-from tasks.matching import TensorMatch
+from servegrid.store.store import BuildRequest
+from servegrid.checks.verdict import Correctness
+from servegrid.checks.invariance import Invariance
+from servegrid.domain.arrays import TensorMatch
 
 STAGES = ("prepare", "export", "convert", "profile_data", "reference", "ceilings", "baseline")
 RIGHT = TensorMatch(output="y", largest_difference=0.0, excess=0, least_cosine=None, agreement=1.0)

@@ -16,9 +16,11 @@ from typing import Any
 import psutil
 import pytest
 
-from flows.campaigns import read
-from tasks.core import leases, results
-from tasks.core.environment import LOCKS
+from servegrid.campaign import leases, results
+from servegrid.campaign.campaign import read
+from servegrid.host.environment import LOCKS
+
+pytestmark = pytest.mark.check
 
 PROFILE = "test-c"
 POOL = f"gpu-{PROFILE}"
@@ -67,7 +69,9 @@ TARGETS: dict[str, Callable[[str], bool]] = {
     "flow": lambda line: "servegrid sweep" in line,
     "worker": lambda line: f"prefect worker start --pool {POOL}" in line and "supervise.py" not in line,
     "run": lambda line: _is_run(line) and "supervise.py" not in line,
-    "child": lambda line: ("-m tasks.child" in line or "client_process" in line) and "supervise" not in line,
+    "child": lambda line: (
+        ("-m servegrid.frameworks" in line or "loadgen.client.process" in line) and "supervise" not in line
+    ),
     "tritonserver": lambda line: line.split()[0].endswith("bin/tritonserver"),
     "server": lambda line: "prefect server start" in line and "supervise.py" not in line,
 }

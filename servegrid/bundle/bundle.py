@@ -1,0 +1,205 @@
+"""Handing a cell over: its model repository, with all that another team needs to serve and check it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import polars as pl
+
+from servegrid.bundle.failure import pack_failure
+from servegrid.bundle.folder import copy, new_folder, write_json
+from servegrid.bundle.start_scripts import REPOSITORY, hosted, write_starts
+from servegrid.campaign import results
+from servegrid.campaign.asked import asked, ground, objective
+from servegrid.campaign.campaign_folders import newest_first, no_campaign
+from servegrid.campaign.columns import held
+from servegrid.campaign.results import WHOLE, Row
+from servegrid.domain.errors import UserError, unknown
+from servegrid.domain.values import ModelFile
+from servegrid.host import awake
+from servegrid.reporting.recommendation import Choice, choices
+from servegrid.reporting.writing import write
+from servegrid.store.site import Site
+
+CLIENT = Path(__file__).with_name("client.py")
+ROOM = 2.0
+"""The sample's answer may be off by this many times the largest difference that correctness found on all
+samples: another batch size, or another card of the kind, rounds a little otherwise."""
+LEAST = 1e-6
+WITHIN = "the task metric is within its bounds"
+NO_METRIC = "tensors agree with the framework's; no metric says more"
+UNSTABLE = "throughput and latency were not stable"
+
+
+def pack(campaign: Path, cell: str, target: Path, site: Site, profile: str | None = None) -> Row:
+    """Write the pack of a cell, or of the failure that it ended with, into a new folder; returns its row.
+
+    Raises:
+        UserError: there is no such campaign or cell, the cell was neither correct nor an error, or a file is
+            missing or leads out of the campaign and the store.
+    """
+    row = _row(campaign, cell, profile)
+    if row["verdict"] == "error":
+        pack_failure(campaign, row, target, site)
+        return row
+    with new_folder(target) as fresh:
+        place = ground(campaign, row["profile"])
+        copy(place / "repositories" / cell, fresh / REPOSITORY, (campaign, site.store.root))
+        _sample(place / "predictions" / cell, fresh)
+        shutil.copy(CLIENT, fresh / "client.py")
+        _own_client(campaign, row, fresh / "model", site)
+        write(campaign)
+        for name in ("report.html", "report.md"):
+            shutil.copy(campaign / name, fresh / name)
+        write_json(fresh / "certificate.json", _certificate(row))
+        write_json(fresh / "versions.json", _versions(row))
+        write_starts(fresh, row, site)
+        if held(row["dynamic"]).get("cores_awake"):
+            shutil.copy(awake.__file__, fresh / "awake.py")
+        _write_readme(fresh, row)
+    return row
+
+
+def latest(site: Site, cell: str, profile: str | None = None) -> Path:
+    """The latest campaign in which the cell ran through every stage (on a profile); where it never did, the
+    latest in which it ended as an error.
+
+    Raises:
+        UserError: there is neither.
+    """
+    known: set[str] = set()
+    profiles: set[str] = set()
+    failed = None
+    folders = newest_first(site.results)
+    for folder in folders:
+        cells, _ = results.read(folder)
+        profiles |= set(cells["profile"].drop_nulls())
+        if profile is not None:
+            cells = cells.filter(pl.col("profile") == profile)
+        whole = set(cells.filter(pl.col("verdict").is_in(WHOLE))["cell"])
+        if cell in whole:
+            return folder
+        errors = set(cells.filter(pl.col("verdict") == "error")["cell"])
+        failed = failed or (folder if cell in errors else None)
+        known |= whole | errors
+    if failed is not None:
+        return failed
+    if profiles and profile is not None and profile not in profiles:
+        raise unknown("profile", profile, profiles)
+    raise unknown("cell" if profile is None else f"cell of profile {profile}", cell, known)
+
+
+def recommended(site: Site, campaign: Path | None = None, profile: str | None = None) -> tuple[Path, Choice]:
+    """The newest campaign that recommends a cell, or the given one, and its first recommendation.
+
+    Raises:
+        UserError: there is no campaign, or none recommends a cell (on that profile).
+    """
+    folders = [campaign] if campaign else newest_first(site.results)
+    if not folders:
+        raise no_campaign(site.results)
+    for folder in folders:
+        for choice in choices(*results.read(folder), slo=objective(folder)):
+            if profile in (None, choice.profile):
+                return folder, choice
+    on = f" on profile {profile}" if profile else ""
+    raise UserError(
+        f"{campaign or site.results}: no cell passed with a stable point{on}, so none is recommended; "
+        "name one: `servegrid pack CELL`"
+    )
+
+
+def _row(campaign: Path, cell: str, profile: str | None) -> Row:
+    cells, _ = results.read(campaign)
+    found = cells.filter(pl.col("cell") == cell)
+    if found.is_empty():
+        raise unknown(f"cell of {campaign.name}", cell, cells["cell"])
+    if profile is not None:
+        known, found = found["profile"], found.filter(pl.col("profile") == profile)
+        if found.is_empty():
+            raise unknown(f"profile of {cell} in {campaign.name}", profile, known)
+    for verdicts in (WHOLE, ("error",)):
+        of_verdict = found.filter(pl.col("verdict").is_in(verdicts))
+        if of_verdict.height > 1:
+            where = ", ".join(of_verdict["profile"])
+            raise UserError(f"{cell}: {campaign.name} has it on {where}; say which with --profile")
+        if of_verdict.height:
+            return of_verdict.row(0, named=True)
+    raise UserError(
+        f"{cell} is {found['verdict'][0]} in {campaign.name}: only a correct cell is handed over, and only "
+        "of an error there is something to repeat"
+    )
+
+
+def _own_client(campaign: Path, row: Row, target: Path, site: Site) -> None:
+    """The model's own client, and the modules that it imports, which lie beside it; a model file has none."""
+    options = asked(campaign)
+    if any(options.get(kind) for kind in get_args(ModelFile)):
+        return
+    plugin = Path(options.get("model_dir") or site.models / row["model"])
+    if (plugin / "client.py").is_file():
+        for path in plugin.glob("*.py"):
+            copy(path, target / path.name, (plugin, site.models))
+
+
+def _sample(predictions: Path, target: Path) -> None:
+    """One request, and the framework's answer to it."""
+    for name in ("inputs.npz", "framework.npz"):
+        if not (predictions / name).is_file():
+            raise UserError(f"{predictions / name}: is not there; run the cell again")
+    with np.load(predictions / "inputs.npz") as inputs, np.load(predictions / "framework.npz") as outputs:
+        count = len(inputs[inputs.files[0]])
+        np.savez(target / "sample_input.npz", allow_pickle=False, **inputs)
+        expected = {name: outputs[name][:count] for name in outputs}
+        np.savez(target / "expected_output.npz", allow_pickle=False, **expected)
+
+
+def _certificate(row: Row) -> dict[str, Any]:
+    names = ("metric", "framework_metric", "served_metric", "metric_drop", "blind_metric")
+    bounds = ("largest_difference", "least_cosine", "invariance")
+    proven = NO_METRIC if row["served_metric"] is None else WITHIN
+    return {
+        **{name: row[name] for name in ("model", "cell", "campaign", "gpu", "verdict")},
+        "means": f"{proven}; {UNSTABLE}" if row["verdict"] == "unstable" else proven,
+        **{name: row[name] for name in (*names, *bounds)},
+        "metrics": held(row["metrics"]),
+        "allowed_difference": max(ROOM * row["largest_difference"], LEAST),
+    }
+
+
+def _versions(row: Row) -> dict[str, Any]:
+    texts = ("versions", "environment", "parameters", "static", "dynamic", "offline", "online")
+    plain = (
+        *("triton_release", "server", "server_version", "backend", "format", "precision", "accelerator"),
+        *("export_format", "export_precision", "accelerator_precision", "opset", "torch_jit", "profile"),
+    )
+    return {name: row[name] for name in plain} | {name: held(row[name]) for name in texts}
+
+
+def _write_readme(folder: Path, row: Row) -> None:
+    embedded = _EMBEDDED if hosted(row) else ""
+    text = _README.format(**row, embedded=embedded, awake=_AWAKE if (folder / "awake.py").exists() else "")
+    (folder / "README.md").write_text(text, encoding="utf-8")
+
+
+_EMBEDDED = """- `sh start-embedded.sh` starts it with the server binary of the host on which this was packed;
+  HTTP_PORT and METRICS_PORT move its other ports.
+"""
+_AWAKE = """- `python awake.py` beside the server keeps the cores from sleeping, as it was when measured;
+  without, answers come later. Not where a container has a CPU quota; `idle=poll` at boot does the same.
+"""
+_README = """# {cell}
+
+`{model}` as {format} {precision}, {backend} on Triton {triton_release}, from campaign {campaign} on {gpu}.
+
+- `model_repository/`: what Triton serves, with its `config.pbtxt`.
+- `sh start-docker.sh` starts it in NVIDIA's image. GRPC_PORT moves the port of gRPC.
+{embedded}- `python client.py` sends `sample_input.npz` and compares the answer with the framework's in
+  `expected_output.npz`.
+- `model/`: the model's own client with its pre- and post-processing, where it has one.
+- `certificate.json`: how accurate it was found; `report.html`: the campaign; `versions.json`: versions and
+  settings; `sha256sum -c SHA256SUMS` checks the files.
+{awake}"""

@@ -1,0 +1,71 @@
+"""The folder of a pack: whole or not there, with files in place of links."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from servegrid.domain.errors import UserError
+from servegrid.host.files import digest_file
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """A folder to fill, which becomes `target` with the digests of its files; nothing is left of one that
+    fails.
+
+    Raises:
+        UserError: the target is there already, and not empty.
+    """
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UserError(f"{target}: is there already; name a folder that is new or empty")
+    fresh = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        fresh.mkdir(parents=True)
+        yield fresh
+        files = sorted(path for path in fresh.rglob("*") if path.is_file())
+        lines = [f"{digest_file(path)}  {path.relative_to(fresh).as_posix()}\n" for path in files]
+        (fresh / "SHA256SUMS").write_text("".join(lines), encoding="utf-8")
+        if target.exists():
+            target.rmdir()
+        fresh.rename(target)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+def copy(source: Path, target: Path, roots: Sequence[Path]) -> None:
+    """Copy a file or folder with what its links lead to.
+
+    Raises:
+        UserError: it is not there, or a link leads out of the `roots`.
+    """
+    real = source.resolve()
+    if not any(real.is_relative_to(root.resolve()) for root in roots):
+        raise UserError(f"{source}: leads to {real}, which is outside of what may be handed over")
+    if real.is_dir():
+        target.mkdir(parents=True, exist_ok=True)
+        for path in sorted(real.iterdir()):
+            if path.name != "__pycache__":
+                copy(path, target / path.name, roots)
+    elif real.is_file():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(real, target)
+    else:
+        raise UserError(f"{source}: is not there any more; run the cell again")
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """A JSON file for people to read."""
+    path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+
+
+def write_script(path: Path, *lines: str) -> None:
+    """A shell script that runs in its own folder."""
+    text = "\n".join(["#!/bin/sh", "set -eu", 'cd "$(dirname "$0")"', *lines]) + "\n"
+    path.write_text(text, encoding="utf-8")
+    path.chmod(0o755)

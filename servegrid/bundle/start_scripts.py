@@ -1,0 +1,53 @@
+"""The scripts that start a bare server on a pack's model repository."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from servegrid.bundle.folder import write_script
+from servegrid.campaign.columns import held
+from servegrid.campaign.results import Row
+from servegrid.domain.releases import image
+from servegrid.formats import FORMATS
+from servegrid.servers import docker, embedded
+from servegrid.store.site import Site
+
+REPOSITORY = "model_repository"
+
+
+def write_starts(folder: Path, row: Row, site: Site) -> None:
+    """start-docker.sh and, where that server can serve it, start-embedded.sh for the cell of a row."""
+    write_script(folder / "start-docker.sh", _docker_line(row))
+    if hosted(row):  # the embedded server has no native backend
+        write_script(folder / "start-embedded.sh", *_embedded_lines(site))
+
+
+def hosted(row: Row) -> bool:
+    """Whether the cell was served by our runtime; a row that no server answered for says what was planned."""
+    return (row["backend"] or held(row["dynamic"]).get("backend")) == "hosted"
+
+
+def _docker_line(row: Row) -> str:
+    gpu = "--gpus all " if held(row["dynamic"]).get("device_kind") == "gpu" else ""
+    serve = "tritonserver --model-repository=/models --disable-auto-complete-config"
+    if hosted(row):
+        used = held(row["versions"])
+        libraries = [name for name in FORMATS[row["format"]].LIBRARIES if name in used]
+        # PyPI has no local versions (2.13.0+cpu), and ONNX Runtime for GPUs under a name of its own.
+        on_gpu = {"onnxruntime": "onnxruntime-gpu"} if gpu else {}
+        needs = [f"{on_gpu.get(name, name)}=={used[name].partition('+')[0]}" for name in libraries]
+        serve = f"bash -c {shlex.quote(f'pip install --quiet {shlex.join(needs)} && exec {serve}')}"
+    return (
+        f'docker run --rm {gpu}--shm-size=1g -p "127.0.0.1:${{GRPC_PORT:-8001}}:8001" '
+        f'-v "$PWD/{REPOSITORY}:/models:ro" {image(row["triton_release"])} {serve}'
+    )
+
+
+def _embedded_lines(site: Site) -> list[str]:
+    env, start = embedded.start_line(site)
+    ports = [f'--{kind}-port="${{{kind.upper()}_PORT:-{port}}}"' for kind, port in docker.PORTS.items()]
+    local = [f"--{kind}-address=127.0.0.1" for kind in docker.PORTS]
+    options = [f"--model-repository={REPOSITORY}", "--disable-auto-complete-config", *local, *ports]
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in env.items()]
+    return [*exports, " ".join(["exec", shlex.join(start), *options])]

@@ -1,0 +1,1 @@
+"""A campaign's folder: what was asked, its rows, their schema, who leads it."""

@@ -1,0 +1,108 @@
+"""Columns of a measured point: how it was served, what was measured, what it is, how far to trust it; and
+those of any row that hold JSON."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import polars as pl
+
+POINT = ("scenario", "batch", "concurrency", "request_rate", "distribution")
+"""What makes a point of a cell: batch, and a concurrency or a request rate."""
+
+MEASURED = {
+    "throughput": "throughput",
+    "client_send_ms": "client_send",
+    "network_server_send_recv_ms": "network_server_send_recv",
+    "server_queue_ms": "server_queue",
+    "server_compute_input_ms": "server_compute_input",
+    "server_compute_infer_ms": "server_compute_infer",
+    "server_compute_output_ms": "server_compute_output",
+    "client_recv_ms": "client_recv",
+    "p50_ms": "p50",
+    "p90_ms": "p90",
+    "p95_ms": "p95",
+    "p99_ms": "p99",
+    "avg_ms": "avg",
+}
+"""Our column of a measurement -> its name in the published tables (all but throughput in ms)."""
+
+SERVING: dict[str, pl.DataType] = {
+    "batching": pl.String(),
+    "max_batch_size": pl.Int64(),
+    "preferred_batch_sizes": pl.List(pl.Int64()),
+    "max_queue_delay_us": pl.Int64(),
+    "instances": pl.Int64(),
+    **dict.fromkeys(("device_kind", "backend", "protocol"), pl.String()),
+    **dict.fromkeys(("cuda_graph", "cores_awake"), pl.Boolean()),
+    "warm_up_batch_sizes": pl.List(pl.Int64()),
+    "load_timeout_s": pl.Int64(),
+    **dict.fromkeys(("server", "server_version"), pl.String()),
+    "load_s": pl.Float64(),
+    "first_request_ms": pl.Float64(),
+}
+
+OLD_ROWS: dict[str, Any] = {"cores_awake": False}
+"""Column -> what it holds in rows that were written before there was such a column."""
+
+PLACE: dict[str, pl.DataType] = {
+    "request_rate": pl.Float64(),
+    **dict.fromkeys(("distribution", "slo"), pl.String()),
+    **dict.fromkeys(("slo_holds", "slo_best", "knee"), pl.Boolean()),
+}
+"""How it was loaded, where not by a concurrency, and what it is in its plan (`loadgen.search.points`)."""
+
+TRUST: dict[str, pl.DataType] = {
+    "failed_checks": pl.List(pl.String()),
+    **dict.fromkeys(("repeats", "generator_processes"), pl.Int64()),
+    **dict.fromkeys(("throughput_spread", "latency_spread"), pl.Float64()),
+    **dict.fromkeys(("littles_law_residual", "component_residual_ms"), pl.Float64()),
+    **dict.fromkeys(("generator_cores", "generator_lag_ms"), pl.Float64()),
+    "generator_bound": pl.Boolean(),
+    **dict.fromkeys(("sm_clock_min_mhz", "sm_clock_max_mhz", "temperature_c"), pl.Int64()),
+    "power_w": pl.Float64(),
+    "throttle_reasons": pl.List(pl.String()),
+    "foreign_processes": pl.Int64(),
+}
+"""The trust card (`servegrid.loadgen.trust`, `servegrid.host.gpu_monitor`)."""
+
+OBJECTS = (
+    *("parameters", "versions", "environment", "static", "dynamic", "offline", "online"),
+    *("metrics", "stage_s"),
+)
+"""Columns whose text is a JSON object; those of `metrics` and `stage_s` are of numbers."""
+
+
+def holds_object(name: str, text: object) -> bool:
+    """Whether a text is what the column `name` of `OBJECTS` may hold."""
+    try:
+        found = json.loads(text) if isinstance(text, str) else None
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(found, dict):
+        return False
+    return name not in ("metrics", "stage_s") or all(isinstance(v, int | float) for v in found.values())
+
+
+def held(text: str | None) -> dict[str, Any]:
+    """The object that a column of `OBJECTS` holds; where it is null, one without fields."""
+    return dict(json.loads(text or "{}"))
+
+
+def fill_old_rows(table: pl.DataFrame) -> pl.DataFrame:
+    """The table with `OLD_ROWS` in the place of nulls."""
+    there = {name: value for name, value in OLD_ROWS.items() if name in table.columns}
+    return table.with_columns(pl.col(name).fill_null(value) for name, value in there.items())
+
+
+def point_in_words(row: dict[str, Any]) -> str:
+    """How a reader knows the point of a row."""
+    return f"{row['scenario']}, {load_in_words(row)}"
+
+
+def load_in_words(row: dict[str, Any]) -> str:
+    """Batch, and concurrency or request rate."""
+    rate = row.get("request_rate")
+    load = f"x {row['concurrency']}" if rate is None else f"at {rate:g} requests/s"
+    return f"batch {row['batch']} {load}"

@@ -1,0 +1,59 @@
+"""What the layers of correctness found, and which bounds do not hold."""
+
+from __future__ import annotations
+
+from servegrid.checks.invariance import Invariance
+from servegrid.domain.arrays import TensorMatch
+from servegrid.domain.tolerances import Metric, Tolerances
+from servegrid.domain.values import Precision, Value
+
+
+class Scores(Value):
+    """The task metric of the framework, of the served model, of a blind baseline; `all` the metrics of
+    the served model. `drop` is by how much the served model is worse than the framework."""
+
+    metric: str
+    framework: float
+    served: float
+    blind: float
+    drop: float
+    all: dict[str, float]
+
+
+class Correctness(Value):
+    """What the layers found; `failures` is empty when the cell is correct. `clients` sent the samples at
+    once, and the server executed `batches`: how many of each size."""
+
+    tensors: tuple[TensorMatch, ...]
+    scores: Scores | None
+    invariance: Invariance
+    clients: int
+    batches: dict[int, int]
+    failures: tuple[str, ...] = ()
+
+
+def judge(
+    found: Correctness, tolerances: Tolerances, metric: Metric | None, precision: Precision
+) -> tuple[str, ...]:
+    """Every bound that does not hold, with the layer's name and the figures."""
+    failures = [f"tensor {why}" for t in found.tensors for why in t.failures(tolerances.of(t.output))]
+    if metric and found.scores:
+        failures += _judge_metric(found.scores, metric, metric.drop[precision])
+    return (*failures, *found.invariance.failures(tolerances))
+
+
+def _judge_metric(scores: Scores, metric: Metric, allowed: float) -> list[str]:
+    bound = f"at {'least' if metric.better == 'higher' else 'most'} {metric.threshold:g}"
+    failures = [
+        f"{metric.name} of the {name}: {value:.4f}, {bound} wanted"
+        for name, value in (("framework", scores.framework), ("served model", scores.served))
+        if not metric.reached(value)
+    ]
+    if not scores.drop <= allowed:
+        failures.append(f"{metric.name} drop: {scores.drop:.4f}, {allowed:g} allowed")
+    if metric.reached(scores.blind):
+        failures.append(
+            f"{metric.name} of an input-blind baseline: {scores.blind:.4f}; a threshold of "
+            f"{metric.threshold:g} proves nothing"
+        )
+    return failures

@@ -1,0 +1,1 @@
+"""The command `servegrid`: one module a group of commands."""

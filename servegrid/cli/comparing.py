@@ -1,0 +1,118 @@
+"""The commands `compare` and `tune` of `servegrid`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from flows.local_server import api
+from servegrid.cli.table import print_table, say
+from servegrid.domain.errors import UserError
+from servegrid.plan.options import SweepOptions
+from servegrid.store.site import default_site
+
+
+def compare(
+    a: Annotated[str, typer.Argument(help="A campaign, a folder of campaigns (repeats); --run: a cell.")],
+    b: Annotated[str, typer.Argument(help="The same, newer: what may have regressed.")],
+    run: Annotated[bool, typer.Option("--run", help="Serve both cells here and ask them in turns.")] = False,
+    pairs: Annotated[
+        int | None, typer.Option(min=2, help="With --run: pairs of turns at each point.  [default: 20]")
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="With --run: a file below gpu_profiles/.  [default: cpu]")
+    ] = None,
+    across: Annotated[bool, typer.Option("--across", help="Compare other cards or settings, too.")] = False,
+    confidence: Annotated[float, typer.Option(min=0.5, max=0.9999, help="Of a cell's intervals.")] = 0.99,
+    relevant: Annotated[
+        float | None,
+        typer.Option(min=0, help="A share: less does not count.  [default: 0.02, 0.1 of single runs]"),
+    ] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write a pull request's comment here.")] = None,
+) -> None:
+    """Tell regressions from noise; exits with 1 when a cell has regressed."""
+    from servegrid.host.files import write_atomic
+    from servegrid.regression import output
+    from servegrid.regression.campaigns import Rule, read_side
+    from servegrid.regression.campaigns import compare as compare_sides
+
+    if not run and (pairs is not None or profile is not None):
+        raise UserError("--pairs and --profile go with --run: campaigns are compared as they were measured")
+    site, rule = default_site(), Rule(confidence=confidence, relevant=relevant, across=across)
+    if run:
+        from flows import forecast
+
+        options = SweepOptions(profiles=(profile or "cpu",))
+        for cell in (a, b):
+            forecast.find(cell, options, site)  # a misspelt name is told before a server starts
+        with api(site):
+            from flows.compare import compare_cells
+            from servegrid.campaign.campaign import new_campaign
+            from servegrid.regression.interleaved import PAIRS
+
+            found = compare_cells(a, b, options, f"compare-{new_campaign()}", rule, pairs or PAIRS)
+    else:
+        found = compare_sides(read_side(a, site.results), read_side(b, site.results), rule)
+    rows = [line for cell in found.cells for line in output.lines(cell, cell.judged)]
+    colours = {"regressed": "red", "improved": "green"}
+    print_table(output.HEAD, rows, [colours.get(row[-1], "") for row in rows])
+    about = (*found.conditions, *dict.fromkeys(d for cell in found.cells for d in cell.differences))
+    broken = (f"{cell.cell}: {cell.broken}" for cell in found.cells if cell.broken)
+    for text in (*about, *broken, found.method, output.summary(found)):
+        say(text)
+    for path, form in ((junit, output.junit), (markdown, output.markdown)):
+        if path:
+            write_atomic(path, form(found))
+    if found.regressed:
+        raise typer.Exit(1)
+
+
+def tune(
+    cell: Annotated[str, typer.Argument(help="A cell's name, as the plan prints it.")],
+    slo: Annotated[str, typer.Option(help="The bound on a percentile of the latency: p99=50ms.")],
+    instances: Annotated[
+        list[int] | None, typer.Option("--instances", min=1, help="A number of instances to try.")
+    ] = None,
+    delays: Annotated[
+        list[int] | None, typer.Option("--delay-us", min=0, help="A queue delay to try, in microseconds.")
+    ] = None,
+    max_concurrency: Annotated[
+        int | None, typer.Option(min=1, help="At most this; else twice what the instances hold.")
+    ] = None,
+    profile: Annotated[str, typer.Option(help="A file below gpu_profiles/.")] = "cpu",
+) -> None:
+    """Find the instances, queue delay and preferred batch sizes that answer most within a latency; exits with
+    1 when nothing holds it."""
+    from flows import forecast
+    from servegrid.domain.slo import from_option
+    from servegrid.loadgen.search.tuning import DELAYS_US, Axes
+
+    site, wanted, options = default_site(), from_option(slo), SweepOptions(profiles=(profile,))
+    forecast.find(cell, options, site)  # a misspelt name is told before a server starts
+    with api(site):
+        from flows.tune import tune_cell
+        from servegrid.campaign.campaign import new_campaign
+
+        axes = Axes(
+            instances=tuple(instances or (1, 2)),
+            delays_us=tuple(delays or DELAYS_US),
+            max_concurrency=max_concurrency,
+        )
+        found = tune_cell(cell, wanted, axes, options, f"tune-{new_campaign()}")
+    measured = sum(not trial.pruned for trial in found.trace)
+    trace = found.folder / "trace.csv"
+    left_out = len(found.trace) - measured
+    say(f"{measured} points measured, {left_out} settings left out: {trace}")
+    if found.best is None:
+        say(f"nothing holds {wanted}")
+        raise typer.Exit(1)
+    best = found.best
+    fails = f" (fails {', '.join(best.failed_checks)})" if best.failed_checks else ""
+    say(
+        f"most within {wanted}: {best.setting}; concurrency {best.concurrency}: {best.throughput:.1f} "
+        f"inferences/s, {wanted.statistic} {best.latency_ms:.2f} ms{fails}. Write it into `serving` of "
+        f"model.yaml and sweep: its answers are not proven yet."
+    )

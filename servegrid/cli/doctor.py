@@ -1,0 +1,215 @@
+"""What this host has and lacks, and how to mend each."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import httpx
+from prefect.client.orchestration import get_client
+from prefect.exceptions import PrefectException
+
+from servegrid.domain.errors import UserError
+from servegrid.domain.plugins import load_profile
+from servegrid.domain.profile import GpuProfile, worker_command
+from servegrid.domain.values import Value
+from servegrid.formats import FORMATS
+from servegrid.host import libpython
+from servegrid.host.apt import AptError
+from servegrid.host.environment import (
+    LOCKS,
+    card,
+    describes,
+    device_lock,
+    gpu_names,
+    how_to_install,
+    missing,
+    versions,
+)
+from servegrid.loadgen import GENERATORS
+from servegrid.loadgen.perf_analyzer import install, trial
+from servegrid.servers import embedded
+from servegrid.store.site import Site
+from tasks.export import EXPORTERS, LIBRARIES
+
+MIN_DISK_GB = 5
+MIN_SHM_MB = 256
+
+
+class Check(Value):
+    """One line of the doctor's table; `mend` is empty when all is well."""
+
+    what: str
+    found: str
+    mend: str = ""
+    required: bool = False
+
+
+def install_server(site: Site) -> None:
+    """Raises UserError when pip cannot get the wheel, or apt libpython."""
+    try:
+        embedded.install(site)
+    except (AptError, subprocess.CalledProcessError) as error:
+        raise UserError(f"the tritonserver wheel could not be installed: {error}") from error
+
+
+def install_perf_analyzer(site: Site) -> None:
+    """Install perf_analyzer and measure a tiny model with it; what fails is shown by its check."""
+    install.install(site, lambda: trial.measure(site))
+
+
+def check(site: Site) -> list[Check]:
+    """Every check, in the order in which a newcomer needs them."""
+    problems = embedded.problems(site)
+    checks = [
+        Check(what="Python", found=platform.python_version()),
+        Check(
+            what="tritonserver",
+            found=f"{embedded.WHEEL} (release {embedded.TRITON_RELEASE})" if not problems else "not usable",
+            mend="; ".join(problems),
+            required=True,
+        ),
+        _libpython(site),
+        _perf_analyzer(site),
+        _frameworks(),
+        _compilers(),
+        _card(site),
+        _driver(),
+        _disk(site),
+        _shared_memory(),
+        _ports(),
+        _locks(),
+        _pools(site),
+    ]
+    return checks
+
+
+def _perf_analyzer(site: Site) -> Check:
+    problem = GENERATORS["perf_analyzer"].problem(site)
+    found = "not usable; the project's own client measures" if problem else install.VERSION
+    return Check(what="perf_analyzer", found=found, mend=problem or "")
+
+
+def _frameworks() -> Check:
+    wanted = {lib for module in FORMATS.values() for lib in module.LIBRARIES}
+    wanted |= {lib for libraries in (*LIBRARIES.values(), *EXPORTERS.values()) for lib in libraries}
+    absent = missing(wanted)
+    found = ", ".join(f"{name} {version}" for name, version in versions(wanted).items())
+    mend = f"{how_to_install(absent)} in the checkout" if absent else ""
+    return Check(what="frameworks", found=found, mend=mend)
+
+
+def _compilers() -> Check:
+    wanted = {tool: name for name, module in FORMATS.items() for tool in module.TOOLS}
+    absent = [tool for tool in wanted if not shutil.which(tool)]
+    found = ", ".join(f"{tool} {shutil.which(tool) or 'absent'}" for tool in wanted)
+    needing = ", ".join(wanted[tool] for tool in absent)
+    mend = f"install {', '.join(absent)} with the system's package manager, for {needing}" if absent else ""
+    return Check(what="compilers", found=found, mend=mend)
+
+
+def _libpython(site: Site) -> Check:
+    path = libpython.find(site.home)
+    found = str(path) if path.is_file() else "not there"
+    mend = "" if path.is_file() else libpython.how_to_get()
+    return Check(what="libpython", found=found, mend=mend, required=True)
+
+
+def _profiles(site: Site) -> list[GpuProfile]:
+    """The profiles that describe a card of this host, or its CPU where there is none."""
+    known = [load_profile(site.profiles, path.stem) for path in sorted(site.profiles.glob("*.yaml"))]
+    names = gpu_names()
+    cards = [profile for profile in known if any(describes(profile, name) for name in names)]
+    return cards if names else [profile for profile in known if profile.name == "cpu"]
+
+
+def _card(site: Site) -> Check:
+    names = gpu_names()
+    if not names:
+        return Check(what="card", found="none: the `cpu` profile is the one to use")
+    profiles = _profiles(site)
+    if not profiles:
+        mend = f"write a profile with a word of this name: {site.profiles}/<name>.yaml, as h100.yaml is"
+        return Check(what="card", found=", ".join(names), mend=mend)
+    found = f"{', '.join(names)} (profile {', '.join(profile.name for profile in profiles)})"
+    capability = card()["compute_capability"]
+    wrong = [p.name for p in profiles if p.compute_capability not in (None, capability)]
+    mend = (
+        f"the card has compute capability {capability}: correct profile {', '.join(wrong)}" if wrong else ""
+    )
+    return Check(what="card", found=found, mend=mend)
+
+
+def _driver() -> Check:
+    facts = card()
+    if facts:
+        found = f"{facts['driver']}, compute capability {facts['compute_capability']}"
+        return Check(what="driver", found=found)
+    nodes = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
+    if not nodes:
+        return Check(what="driver", found="none")
+    mend = "install NVIDIA's driver; start a container with --gpus"
+    return Check(what="driver", found=f"none that answers, though there is /dev/{nodes[0]}", mend=mend)
+
+
+def _disk(site: Site) -> Check:
+    folder = site.home if site.home.exists() else site.home.parent
+    free = shutil.disk_usage(folder).free / 2**30
+    mend = f"free {MIN_DISK_GB} GB, or set SERVEGRID_HOME" if free < MIN_DISK_GB else ""
+    return Check(what="disk", found=f"{free:.0f} GB free below {folder}", mend=mend)
+
+
+def _shared_memory() -> Check:
+    stat = os.statvfs("/dev/shm")
+    free = stat.f_bavail * stat.f_frsize / 2**20
+    mend = "make /dev/shm larger (docker: --ipc=host or --shm-size)" if free < MIN_SHM_MB else ""
+    return Check(what="/dev/shm", found=f"{free:.0f} MB free", mend=mend)
+
+
+def _ports() -> Check:
+    """The servers listen on free ports of loopback."""
+    try:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            probe.listen()
+            with socket.create_connection(probe.getsockname(), timeout=5):
+                return Check(what="ports", found="loopback has free ones")
+    except OSError as error:
+        mend = "bring the interface `lo` up, and let local processes connect to it"
+        return Check(what="ports", found=f"127.0.0.1: {error}", mend=mend, required=True)
+
+
+def _locks() -> Check:
+    """Campaigns that share a device wait for each other by a lock that every user of the host can take."""
+    try:
+        with device_lock("doctor", exclusive=False):
+            return Check(what="device locks", found=f"{LOCKS} can be used")
+    except OSError as error:
+        mend = f"chmod 1777 {LOCKS}, or remove it"
+        return Check(what="device locks", found=str(error), mend=mend, required=True)
+
+
+def _pools(site: Site) -> Check:
+    """The pools of this host's profiles, and whether a worker polls them."""
+    url = os.environ.get("PREFECT_API_URL")
+    if not url:
+        return Check(what="Prefect", found="each command starts its own server (no PREFECT_API_URL)")
+    wanted = {profile.pool for profile in _profiles(site)}
+    try:
+        with get_client(sync_client=True) as client:
+            pools = {pool.name: pool for pool in client.read_work_pools()}
+    except (httpx.HTTPError, PrefectException) as error:
+        mend = "start that server, or unset PREFECT_API_URL"
+        return Check(what="Prefect", found=f"{url}: {type(error).__name__}", mend=mend, required=True)
+    absent = sorted(wanted - set(pools))
+    if absent:
+        mend = "servegrid pools create"
+        return Check(what="Prefect", found=f"{url}: no pool {', '.join(absent)}", mend=mend)
+    idle = sorted(name for name in wanted if str(pools[name].status or "").rpartition(".")[2] != "READY")
+    mend = "; ".join(map(worker_command, idle))
+    workers = "without a worker" if idle else "with a worker"
+    return Check(what="Prefect", found=f"{url}: pool {', '.join(sorted(wanted))} {workers}", mend=mend)

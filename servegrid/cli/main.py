@@ -1,0 +1,261 @@
+"""`servegrid`: plan, why, sweep, report, pack, history, compare, tune, doctor, pools.
+
+Exit codes: 0 done; 1 a cell is `error` or `failed_accuracy`, was not reached, or has regressed; 2 the input
+is wrong or the host is not ready; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+from rich.console import Console
+from typer.core import TyperCommand
+
+from flows.local_server import api, prepare_environment
+from servegrid.cli.comparing import compare, tune
+from servegrid.cli.reporting import history, pack, report
+from servegrid.cli.table import print_table, say
+from servegrid.domain.errors import ServegridError, UserError, printable, refusal
+from servegrid.plan.options import SweepOptions, with_sweep_options
+from servegrid.store.site import default_site
+
+app = typer.Typer(
+    help="Builds every sensible way to serve a model on NVIDIA Triton, proves each one correct, measures it "
+    "and says which to ship.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+INTERRUPTED = 128 + signal.SIGINT
+
+
+class Command(TyperCommand):
+    """A command that runs with the environment that Prefect reads; `--help` and `--version` need none."""
+
+    def invoke(self, ctx: Any) -> Any:
+        prepare_environment(default_site())
+        return super().invoke(ctx)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"servegrid {version('servegrid')}")
+        raise typer.Exit
+
+
+@app.callback()
+def servegrid(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")
+    ] = False,
+) -> None:
+    """Its help is the app's."""
+
+
+@app.command(cls=Command)
+@with_sweep_options
+def plan(options: SweepOptions) -> None:
+    """Show which cells would run, what is stored of them, their last time, and what is left out and why."""
+    from flows import forecast
+    from flows.planning import plan as make_plan
+    from servegrid.campaign.tables import last_wall_s
+
+    site = default_site()
+    last = last_wall_s(site.results)
+    head = ("cell", "runs", "points", "stored, or why not run", "expected")
+    rows: list[tuple[str, ...]] = []
+    times: list[float | None] = []
+    for entry in make_plan(options, site):
+        for cell in entry.plan.cells:
+            points = f"{cell.offline.extent}, {cell.online.extent}"
+            found = forecast.expect(entry.plugin, cell, site, last)
+            times.append(found.wall_s)
+            seconds = "" if found.wall_s is None else f"{found.wall_s:.0f} s"
+            rows.append((cell.name, "yes", points, found.line, seconds))
+        for excluded in entry.plan.excluded:
+            rows.append((excluded.cell.name, "no", "", excluded.reason, ""))
+    print_table(head, rows)
+    say(forecast.summary(times))
+
+
+@app.command(cls=Command)
+@functools.partial(
+    with_sweep_options,
+    without=(
+        *("models", "variant", "formats", "precisions", "accelerators", "instances"),
+        *("onnx", "torchscript", "savedmodel", "shapes", "samples", "model_dir", "workers", "queue"),
+    ),
+)
+def why(
+    cell: Annotated[str, typer.Argument(help="A cell's name, as the plan prints it.")], options: SweepOptions
+) -> None:
+    """Show, stage by stage, why a cell would be built or taken from the store, field by field."""
+    from flows import forecast
+
+    site = default_site()
+    entry, found, left_out = forecast.find(cell, options, site)
+    if left_out:
+        say(f"{cell}: does not run: {left_out}")
+        return
+    for reason in forecast.why(entry.plugin, found, site):
+        for line in reason.lines:
+            say(line)
+
+
+@app.command(cls=Command)
+@with_sweep_options
+def sweep(
+    options: SweepOptions,
+    resume: Annotated[
+        str | None, typer.Option(help="Go on with this campaign, with its own options.")
+    ] = None,
+) -> None:
+    """Build, serve, prove and measure every cell, then report."""
+    from flows.planning import plan as make_plan
+    from flows.planning import preflight
+    from servegrid.campaign.campaign import new_campaign, read
+    from servegrid.campaign.results import campaign_folder
+
+    site = default_site()
+    if resume is not None:
+        if options.model_fields_set:
+            raise UserError("--resume goes on with the campaign's own options: give no others")
+        options = read(campaign_folder(site.results, resume)).options
+    if options.workers and not os.environ.get("PREFECT_API_URL"):
+        raise UserError("--workers: set PREFECT_API_URL to the Prefect server that the workers use")
+    # Before Prefect starts; the flow, which may be started without this command, looks again.
+    for entry in make_plan(options, site):
+        if not options.workers:
+            preflight(options, entry, site)
+    with api(site) as url:
+        from prefect import tags
+        from prefect.client.schemas.objects import State
+
+        from flows.sweep import sweep as sweep_flow
+
+        campaign = resume or new_campaign()
+        ui = url.removesuffix("/api")
+        say(f"campaign {campaign}; Prefect UI at {ui} while it runs")
+        folder = site.results / campaign
+        try:
+            with tags(campaign):
+                asked = (options, campaign, resume is not None)
+                state = cast(State[Any], sweep_flow(*asked, return_state=True))
+        except KeyboardInterrupt:
+            say("interrupted; the rows of finished cells are kept")
+            say(f"`servegrid sweep --resume {campaign}` goes on with the others")
+            _print_answer(folder)
+            raise typer.Exit(INTERRUPTED) from None
+        error = state.result(raise_on_failure=False) if state.is_failed() else None
+        if isinstance(error, UserError):
+            raise error  # of a campaign that somebody else leads, the report that is there says nothing
+        _print_answer(folder)
+        if state.is_crashed() or not (folder / "report.html").exists():
+            raise UserError(f"the campaign did not run: {state.message}")
+        say(str(state.message))
+    if not state.is_completed():
+        raise typer.Exit(1)
+
+
+for command in (report, pack, history, compare, tune):
+    app.command(cls=Command)(command)
+
+
+@app.command(cls=Command)
+def doctor(
+    install_server: Annotated[bool, typer.Option(help="Install the tritonserver binary first.")] = False,
+    install_perf_analyzer: Annotated[bool, typer.Option(help="Install perf_analyzer first.")] = False,
+) -> None:
+    """Check this host, and say how to mend what is missing."""
+    from servegrid.cli import doctor as checks
+
+    site = default_site()
+    if install_server:
+        checks.install_server(site)
+    if install_perf_analyzer:
+        checks.install_perf_analyzer(site)
+    found = checks.check(site)
+    rows = [(entry.what, entry.found, entry.mend) for entry in found]
+    styles = ["yellow" if entry.mend else "" for entry in found]
+    print_table(("what", "found", "how to mend it"), rows, styles)
+    if any(entry.required and entry.mend for entry in found):
+        raise typer.Exit(2)
+
+
+pools = typer.Typer(help="Prefect's work pools, one for each profile.", no_args_is_help=True)
+app.add_typer(pools, name="pools")
+
+
+@pools.callback()
+def pools_group() -> None:
+    """Keeps `create` a command of its own."""
+
+
+@pools.command("create", cls=Command)
+def pools_create() -> None:
+    """Make the work pool and queues of every profile, where they are not there yet."""
+    from flows import pools as work_pools
+
+    if not os.environ.get("PREFECT_API_URL"):
+        raise UserError("pools are made on a Prefect server that stays: set PREFECT_API_URL")
+    site = default_site()
+    with api(site):
+        made = work_pools.create(site)
+    rows = [(pool.name, pool.profile or "", "created" if pool.created else "was there") for pool in made]
+    print_table(("pool", "profile", "state"), rows)
+
+
+class Progress(logging.Handler):
+    """Shows the project's own log lines as they come."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
+        say(f"{clock} {record.getMessage()}")
+
+
+def main() -> None:
+    """The entry point of the `servegrid` command."""
+    logger = logging.getLogger("servegrid")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(Progress())
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        app(standalone_mode=True)
+    except (ServegridError, OSError) as error:
+        said = error if isinstance(error, ServegridError) else refusal(error)
+        if said is None:
+            raise
+        Console(stderr=True).print(
+            f"servegrid: {printable(str(said))}", style="red", markup=False, soft_wrap=True
+        )
+        sys.exit(2)
+
+
+def _print_answer(folder: Path) -> None:
+    """What to ship, and where the report is, if there is one."""
+    from servegrid.campaign import results
+    from servegrid.campaign.asked import objective
+    from servegrid.reporting.recommendation import best
+
+    if not (folder / "report.html").exists():
+        return
+    choices, verdict = best(*results.read(folder), slo=objective(folder))
+    for choice in choices:
+        what = "ship" if verdict == "passed" else "no recommendation, measured only:"
+        say(f"{what} for {choice.sentence}")
+    say(f"report: {folder / 'report.html'}")
+
+
+def _interrupt(signum: int, frame: Any) -> None:
+    """A polite kill ends like Ctrl-C: everything that was started is stopped."""
+    raise KeyboardInterrupt

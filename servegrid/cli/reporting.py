@@ -1,0 +1,106 @@
+"""`servegrid report | pack | history`: what a campaign found, shown, handed over, and beside earlier ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from servegrid.cli.table import print_markdown, print_table, say
+from servegrid.domain.errors import UserError, unknown
+from servegrid.store.site import default_site
+
+
+def report(
+    campaign: Annotated[
+        str | None, typer.Argument(help="A folder below results/; without it, the newest.")
+    ] = None,
+    partial: Annotated[bool, typer.Option(help="Also of a campaign that has cells left to run.")] = False,
+    slo: Annotated[
+        str | None,
+        typer.Option(help="p99=50ms: what to ship under it, not the campaign's."),
+    ] = None,
+    like: Annotated[
+        str | None, typer.Option(help="`published`: sections in each model's published form.")
+    ] = None,
+) -> None:
+    """Write a campaign's report anew, and print it; with --partial at any time, also while it runs."""
+    from servegrid.campaign.campaign import unreached
+    from servegrid.campaign.campaign_folders import newest
+    from servegrid.campaign.results import campaign_folder
+    from servegrid.domain.slo import from_option
+    from servegrid.reporting.writing import write, write_like_published
+
+    results = default_site().results
+    folder = campaign_folder(results, campaign) if campaign is not None else newest(results)
+    if campaign is None:
+        campaign = folder.name
+        say(f"campaign {campaign}, the newest of {results}")
+    left = [f"{cell} on {profile}" for cell, profile in unreached(folder)]
+    if left and not partial:
+        raise UserError(
+            f"campaign {campaign}: {len(left)} cells have not run: {', '.join(left[:3])}"
+            f"{', ...' if len(left) > 3 else ''}; "
+            f"`servegrid report {campaign} --partial` reports what there is, "
+            f"`servegrid sweep --resume {campaign}` goes on with it"
+        )
+    if like is not None:
+        if like != "published":
+            raise unknown("form", like, ["published"])
+        say(f"sections: {write_like_published(folder)}")
+        return
+    print_markdown(write(folder, from_option(slo) if slo else None))
+    if left:
+        say(f"partial: {len(left)} cells have not run")
+    say(f"report: {folder / 'report.html'}")
+
+
+def pack(
+    cell: Annotated[
+        str | None,
+        typer.Argument(help="A cell's name, as the report prints it; without it, the recommended cell."),
+    ] = None,
+    folder: Annotated[Path | None, typer.Argument(help="A new folder; without it, ./CELL.")] = None,
+    campaign: Annotated[
+        str | None,
+        typer.Option(help="A folder below results/; else the newest that has, or recommends, the cell."),
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="Where the campaign has the cell on several profiles.")
+    ] = None,
+) -> None:
+    """Hand a cell over: model repository, client, sample, accuracy certificate, report and versions.
+
+    Of a cell that ended as an error: what the failed step read, its log, and a script that repeats it.
+    """
+    from servegrid.bundle.bundle import latest, recommended
+    from servegrid.bundle.bundle import pack as make_pack
+    from servegrid.campaign.results import campaign_folder
+
+    site = default_site()
+    source = campaign_folder(site.results, campaign) if campaign is not None else None
+    if cell is None:
+        source, choice = recommended(site, source, profile)
+        cell, profile = choice.cell, choice.profile
+        say(f"campaign {source.name} recommends {cell} for {choice.aim}")
+    source = source or latest(site, cell, profile)
+    target = folder or Path(Path(cell).name)
+    row = make_pack(source, cell, target.absolute(), site, profile)
+    what = f"the failure of {cell}" if row["verdict"] == "error" else cell
+    say(f"{what} of {source.name}: {target}")
+
+
+def history(
+    cell: Annotated[str | None, typer.Argument(help="A cell's name; without it, every cell.")] = None,
+) -> None:
+    """Show what moved beyond noise from campaign to campaign, and what changed with it."""
+    from servegrid.reporting.history import moves
+
+    found = moves(default_site().results, cell)
+    if not found:
+        say("nothing moved beyond noise")
+        return
+    rows = [(m.cell, m.profile, m.what, m.before, m.after, m.by, m.campaigns[1], m.with_it) for m in found]
+    head = ("cell", "profile", "moved", "from", "to", "by", "in campaign", "changed too")
+    print_table(head, rows)

@@ -1,0 +1,90 @@
+"""The ranges of shapes that an engine is built for."""
+
+from __future__ import annotations
+
+from pydantic import Field, PositiveInt
+
+from servegrid.domain.values import Scalar, Tensor, Value
+
+
+class Fusion(Value):
+    """What ONNX Runtime's transformer optimizer is told, and what it must achieve.
+
+    `fused` maps an operator to how many of its nodes there must be at least: another exporter or another
+    optimizer fuses nothing, and says nothing.
+    """
+
+    model_type: str
+    num_heads: PositiveInt
+    hidden_size: PositiveInt
+    fused: dict[str, PositiveInt] = Field(min_length=1)
+
+
+class Quantization(Value):
+    """How static quantization to int8 goes.
+
+    `samples`: how many of the model's first samples give the ranges of its tensors. `keep_float`: what stays
+    in float: operator types, or node names, of which the beginning will do.
+    """
+
+    samples: PositiveInt = 64
+    keep_float: tuple[str, ...] = ()
+
+
+class OnnxConversion(Value):
+    """What a variant's conversions to ONNX are told."""
+
+    optimize: Fusion | None = None
+    int8: Quantization = Quantization()
+
+
+class ShapeRange(Value):
+    """The smallest, the likeliest and the largest shape of an input that an engine is built for."""
+
+    min: tuple[int | str, ...]
+    opt: tuple[int | str, ...]
+    max: tuple[int | str, ...]
+
+    def resolve(self, parameters: dict[str, Scalar]) -> ShapeRange:
+        """The same with parameter names replaced by their numbers."""
+        ends = {
+            end: tuple(axis if isinstance(axis, int) else int(parameters[axis]) for axis in shape)
+            for end, shape in self
+        }
+        return ShapeRange.model_validate(ends)
+
+
+def of_engine(
+    inputs: tuple[Tensor, ...], given: dict[str, ShapeRange], *, likeliest: int, largest: int
+) -> dict[str, ShapeRange]:
+    """The range of every input: the given one, or batches from one sample to the largest.
+
+    Every axis is a number, of the inputs (-1: free) and of the given ranges.
+
+    Raises:
+        ValueError: a given range does not fit its input or what is served, or one is missing.
+    """
+    ranges = {t.name: given.get(t.name) or _batches(t, likeliest, largest) for t in inputs}
+    return {t.name: _checked(t, ranges[t.name], largest) for t in inputs}
+
+
+def _batches(tensor: Tensor, likeliest: int, largest: int) -> ShapeRange:
+    rest = tensor.shape[1:]
+    if -1 in rest:
+        raise ValueError(f"{tensor.name}: min, opt and max are needed, for it has a free axis")
+    return ShapeRange(min=(1, *rest), opt=(likeliest, *rest), max=(largest, *rest))
+
+
+def _checked(tensor: Tensor, shapes: ShapeRange, largest: int) -> ShapeRange:
+    ends = (tuple(map(int, shape)) for _, shape in shapes)
+    for axis, (low, opt, high, fixed) in enumerate(zip(*ends, tensor.shape, strict=True)):
+        where = f"{tensor.name}: axis {axis}"
+        if not 1 <= low <= opt <= high:
+            raise ValueError(f"{where}: 1 <= min <= opt <= max is wanted, not {low}, {opt}, {high}")
+        if fixed not in (-1, low) or fixed not in (-1, high):
+            raise ValueError(f"{where} is {fixed}, not {low} to {high}")
+        if axis == 0 and not (low == 1 and high >= largest):
+            raise ValueError(
+                f"{where}: batches of 1 to serving.max_batch_size, {largest}, are served, not {low} to {high}"
+            )
+    return shapes

@@ -1,0 +1,86 @@
+"""`gpu_profiles/*.yaml` as values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Discriminator, Field, PositiveFloat, Tag, field_validator
+
+from servegrid.domain.names import Name
+from servegrid.domain.server import ServerChoice
+from servegrid.domain.values import Format, Precision, Value
+
+
+def worker_command(pool: str) -> str:
+    """What starts a worker of a work pool: one run at a time, as two on a card would measure each other."""
+    return f"prefect worker start --pool {pool} --limit 1"
+
+
+class ProfileRule(Value):
+    """A format that this device cannot run, in one precision or in any, and why."""
+
+    format: Format
+    precision: Precision | None = None
+    reason: str
+
+
+class Peak(Value):
+    """What the card's maker promises: memory in GB/s, dense arithmetic in 10^12 operations/s by the type of
+    the operands (`tf32`: fp32 operands on tensor cores). A figure that the source lacks is left out."""
+
+    source: str
+    memory_gb_s: PositiveFloat
+    tflops: dict[Precision | Literal["tf32"], PositiveFloat] = Field(min_length=1)
+
+
+class Image(Value):
+    """A container image whose own Python makes a format: its entry, if it has one, runs the command that it
+    is given, as NVIDIA's do."""
+
+    image: str = Field(min_length=1)
+
+    def __str__(self) -> str:
+        return self.image
+
+
+def _kind(given: object) -> str:
+    return "image" if isinstance(given, dict | Image) else "folder"
+
+
+Environment = Annotated[Annotated[Path, Tag("folder")] | Annotated[Image, Tag("image")], Discriminator(_kind)]
+"""A Python environment beside this one: a folder with bin/python, or an image."""
+
+
+class GpuProfile(Value):
+    """`gpu_profiles/<name>.yaml`: how to recognise a device, and what it can do.
+
+    device_names: words that the name has which the driver gives the card, any of them; a word counts as a
+    whole, so `L4` is not an L40S. memory_gb: as the maker rounds it. pool: the Prefect work pool whose
+    workers have such a device. environments: the Python environment, a folder with bin/python or an image,
+    that makes a format instead of this project's own. server: how its Triton is got where the options do not
+    say.
+    """
+
+    name: Name
+    description: str
+    device_kind: Literal["cpu", "gpu"]
+    device_names: tuple[str, ...]
+    compute_capability: str | None = Field(None, pattern=r"^\d+\.\d$")
+    memory_gb: PositiveFloat | None = None
+    pool: Name
+    precisions: tuple[Precision, ...]
+    peak: Peak | None = None
+    unsupported: tuple[ProfileRule, ...] = ()
+    server: ServerChoice | None = None
+    environments: dict[Format, Environment] = Field({})
+
+    @field_validator("environments")
+    @classmethod
+    def _absolute(cls, given: dict[Format, Environment]) -> dict[Format, Environment]:
+        for name, place in given.items():
+            if isinstance(place, Path) and not place.is_absolute():
+                raise ValueError(
+                    f"{name}: the whole path of a Python environment, or {{image: NAME}}, not {place}"
+                )
+        return given

@@ -1,0 +1,94 @@
+"""`triton_releases.yaml` as values: what each Triton release carries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import PositiveInt, model_validator
+
+from servegrid.domain.root import ROOT
+from servegrid.domain.values import Value
+from servegrid.domain.yaml_files import load_yaml
+
+PATH = ROOT / "triton_releases.yaml"
+
+FIRST_CUDA = {
+    "7.0": (9, 0),
+    "7.5": (10, 0),
+    "8.0": (11, 0),
+    "8.6": (11, 1),
+    "8.9": (11, 8),
+    "9.0": (11, 8),
+    "10.0": (12, 8),
+    "12.0": (12, 8),
+}
+"""Compute capability -> the first CUDA toolkit that knows it (NVIDIA, CUDA Toolkit release notes)."""
+
+
+class Release(Value):
+    """One release: versions, the highest ONNX opset and IR of its ONNX Runtime, the least CUDA compute
+    capability. A figure that is null is not known; every other one names its source."""
+
+    server: str | None
+    cuda: str | None
+    tensorrt: str | None
+    onnxruntime: str | None
+    onnx_opset: PositiveInt | None
+    onnx_ir: PositiveInt | None
+    compute_capability: str | None
+    sources: dict[str, str]
+
+    @model_validator(mode="after")
+    def _sourced(self) -> Release:
+        known = {name for name, value in self if name != "sources" and value is not None}
+        for name in sorted(known ^ set(self.sources)):
+            raise ValueError(f"sources.{name}: each figure that is known names its source, and no other")
+        return self
+
+
+class Releases(Value):
+    """Every release by its number, YY.MM; the last one with the tensorflow backend, and the first whose
+    pytorch backend has the platform `torch_aoti`. A release that is not here is not known."""
+
+    last_tensorflow: str
+    first_torch_aoti: str
+    releases: dict[str, Release]
+
+
+def load_releases(path: Path = PATH) -> Releases:
+    """The releases.
+
+    Raises:
+        UserError: the file is wrong.
+    """
+    return load_yaml(path, Releases)
+
+
+def why_not_on(release: str, capability: str, known: Releases) -> str | None:
+    """Why this release does not run on a card of this compute capability; None where it does.
+
+    A release or capability of which too little is known is refused, too.
+    """
+    entry, first = known.releases.get(release), FIRST_CUDA.get(capability)
+    if entry is None or entry.cuda is None or entry.compute_capability is None or first is None:
+        return f"Triton {release} on compute capability {capability}: triton_releases.yaml does not tell"
+    if _numbers(capability) < _numbers(entry.compute_capability):
+        return f"Triton {release} wants compute capability {entry.compute_capability}, not {capability}"
+    if _numbers(entry.cuda)[:2] < first:
+        version = ".".join(map(str, first))
+        return f"Triton {release} has CUDA {entry.cuda}; compute capability {capability} wants {version}"
+    return None
+
+
+def fitting(capability: str, known: Releases) -> tuple[str, ...]:
+    """The releases that are known to run on a card of this compute capability, the oldest first."""
+    return tuple(number for number in sorted(known.releases) if not why_not_on(number, capability, known))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def image(release: str) -> str:
+    """The container image of a release on NGC."""
+    return f"nvcr.io/nvidia/tritonserver:{release}-py3"

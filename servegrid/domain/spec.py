@@ -1,0 +1,268 @@
+"""`model.yaml` as values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from pydantic import Field, PositiveFloat, PositiveInt, ValidationInfo, field_validator, model_validator
+
+from servegrid.domain import conversion as shapes
+from servegrid.domain.conversion import OnnxConversion, ShapeRange
+from servegrid.domain.names import Name
+from servegrid.domain.tolerances import ConversionTolerance, Metric, Tolerances
+from servegrid.domain.values import (
+    Accelerator,
+    ExportFormat,
+    Format,
+    Framework,
+    Interface,
+    Precision,
+    Protocol,
+    Scalar,
+    SharedMemory,
+    Tensor,
+    Value,
+)
+
+
+class Source(Value):
+    """One file or folder that a variant reads and does not make: its name, and where it is published."""
+
+    file: str
+    published: str
+
+
+class FormatSpec(Value):
+    """A format that the model may be served in: made from which export, in which precisions, with which
+    accelerators of Triton's own backend (`cuda` is another name of `none`)."""
+
+    export: ExportFormat
+    precisions: tuple[Precision, ...]
+    accelerators: tuple[Accelerator, ...] = Field(("none",), min_length=1)
+
+    @field_validator("accelerators", mode="before")
+    @classmethod
+    def _fold(cls, given: Any) -> Any:
+        if not isinstance(given, list | tuple):
+            return given
+        return tuple(dict.fromkeys("none" if name == "cuda" else name for name in given))
+
+
+class Conversion(Value):
+    """What converting a variant needs beside its export.
+
+    A converted model must answer its export's example within the tolerances of its precision, and
+    within `tolerance` where that is tighter.
+    """
+
+    workspace_bytes: PositiveInt | None = None
+    shapes: dict[str, ShapeRange] = Field({})
+    tolerance: ConversionTolerance | None = None
+    onnx: OnnxConversion = OnnxConversion()
+
+
+class ServingDefaults(Value):
+    """What both servings of a variant share, and what the dynamic batcher adds.
+
+    A `max_batch_size` of 0 is for inputs whose first axis is a number: the server does no batching then.
+
+    With `warm_up` the server runs each measured batch size as it loads the model: the load takes longer,
+    and the first request less. The inputs are zeros, which the model must be able to answer.
+    """
+
+    max_batch_size: int = Field(ge=0)
+    preferred_batch_sizes: tuple[PositiveInt, ...]
+    max_queue_delay_us: int = Field(ge=0)
+    instances: tuple[PositiveInt, ...] = Field((1,), min_length=1)
+    protocol: Protocol = "grpc"
+    cuda_graph: bool = False
+    warm_up: bool = False
+    load_timeout_s: PositiveInt
+
+
+class LoadDefaults(Value):
+    """What a load plan of either scenario may set."""
+
+    shared_memory: SharedMemory = "system"
+    request_count: PositiveInt = 50
+    window_s: PositiveFloat = 1.0
+    warm_up: bool = True
+
+
+class OfflineDefaults(LoadDefaults):
+    """Offline points: batch sizes at concurrency 1."""
+
+    batch_sizes: tuple[PositiveInt, ...] = Field(min_length=1)
+
+
+class OnlineDefaults(LoadDefaults):
+    """Online points: concurrencies at one client batch."""
+
+    client_batch: PositiveInt
+    concurrency: tuple[PositiveInt, ...] = Field(min_length=1)
+
+
+class Variant(Value):
+    """A size of the model: `full` is the published one, `tiny` runs on a laptop CPU."""
+
+    parameters: dict[str, Scalar]
+    sources: tuple[Source, ...] = ()
+    samples: PositiveInt
+    step_timeout_s: PositiveInt = 1800
+    convert: Conversion = Conversion()
+    serving: ServingDefaults
+    offline: OfflineDefaults
+    online: OnlineDefaults
+    metric: Metric | None = None
+
+    @model_validator(mode="after")
+    def _fits(self) -> Variant:
+        limit = self.serving.max_batch_size
+        if not limit:
+            return self  # every batch is that of the inputs' first axis: the model's spec knows it
+        for key, sizes in (
+            ("serving.preferred_batch_sizes", self.serving.preferred_batch_sizes),
+            ("offline.batch_sizes", self.offline.batch_sizes),
+            ("online.client_batch", (self.online.client_batch,)),
+        ):
+            if max(sizes, default=0) > limit:
+                raise ValueError(f"{key}: {max(sizes)} is over serving.max_batch_size, {limit}")
+        return self
+
+
+class FormatRules(NamedTuple):
+    """What is asked of all formats, which lie above: the context in which a spec is read."""
+
+    wrong: Callable[[ModelSpec], str | None]
+    """What is wrong with a spec's formats, if something is."""
+    has_engines: Callable[[ModelSpec], bool]
+    """Whether one of its formats holds engines, which are built for given shapes."""
+
+
+class ModelSpec(Value):
+    """`models/<name>/model.yaml`."""
+
+    name: Name
+    description: str
+    framework: Framework
+    requires: tuple[str, ...]
+    opset: PositiveInt
+    inputs: tuple[Tensor, ...] = Field(min_length=1)
+    outputs: tuple[Tensor, ...] = Field(min_length=1)
+    formats: dict[Format, FormatSpec]
+    tolerances: dict[Precision, Tolerances]
+    variants: dict[Name, Variant]
+
+    @model_validator(mode="after")
+    def _complete(self, info: ValidationInfo) -> ModelSpec:
+        rules: FormatRules | None = info.context
+        used = {p for f in self.formats.values() for p in f.precisions}
+        problem = (rules.wrong(self) if rules else None) or _wrong_tolerances(self, used)
+        engines = not problem and rules is not None and rules.has_engines(self)
+        for name, variant in self.variants.items():
+            problem = problem or _wrong_variant(self, f"variants.{name}", variant, used, engines)
+        if problem:
+            raise ValueError(problem)
+        return self
+
+    @property
+    def fixed_batch(self) -> int | None:
+        """The first axis of the inputs where it is a number: such a model takes batches of this size only."""
+        first = self.inputs[0].shape[0]
+        return first if isinstance(first, int) and first > 0 else None
+
+    def interface(self, parameters: dict[str, Scalar]) -> Interface:
+        """Inputs and outputs with parameter names replaced by their numbers."""
+
+        def resolve(tensor: Tensor) -> Tensor:
+            axes = [_axis(a, parameters) for a in tensor.shape[1:]]
+            return tensor.model_copy(update={"shape": (self.fixed_batch or -1, *axes)})
+
+        return Interface(inputs=tuple(map(resolve, self.inputs)), outputs=tuple(map(resolve, self.outputs)))
+
+    def engine_shapes(self, variant: str, parameters: dict[str, Scalar]) -> dict[str, ShapeRange]:
+        """What an engine of the variant is built for, input by input, every axis a number: `convert.shapes`,
+        or all batches that are served, the largest preferred one the likeliest.
+
+        Raises:
+            ValueError: a range is missing, or does not fit its input or what is served.
+        """
+        serving, convert = self.variants[variant].serving, self.variants[variant].convert
+        return shapes.of_engine(
+            self.interface(parameters).inputs,
+            {name: range_.resolve(parameters) for name, range_ in convert.shapes.items()},
+            likeliest=max(serving.preferred_batch_sizes, default=serving.max_batch_size),
+            largest=serving.max_batch_size,
+        )
+
+    def conversion_tolerances(self, variant: str, precision: Precision) -> Tolerances:
+        """How far a converted model may be from its export."""
+        tolerances, bound = self.tolerances[precision], self.variants[variant].convert.tolerance
+        if bound is None:
+            return tolerances
+        outputs = {n: t.model_copy(update=bound.tighten(t)) for n, t in tolerances.outputs.items()}
+        return tolerances.model_copy(update={**bound.tighten(tolerances), "outputs": outputs})
+
+
+def _axis(axis: int | str, parameters: dict[str, Scalar]) -> int:
+    return axis if isinstance(axis, int) else int(parameters[axis])
+
+
+def _wrong_tolerances(spec: ModelSpec, used: set[Precision]) -> str | None:
+    for missing in sorted(used - set(spec.tolerances)):
+        return f"tolerances: no entry for precision {missing!r}, which formats use"
+    outputs = {t.name for t in spec.outputs}
+    for precision, tolerance in spec.tolerances.items():
+        for strange in sorted(set(tolerance.outputs) - outputs):
+            return f"tolerances.{precision}.outputs.{strange}: no such output"
+    return None
+
+
+def _wrong_variant(
+    spec: ModelSpec, where: str, variant: Variant, used: set[Precision], engines: bool
+) -> str | None:
+    problem = wrong_batches(spec, where, variant)
+    if problem:
+        return problem
+    named = {t.name: t for t in spec.inputs}
+    axes = [axis for t in (*spec.inputs, *spec.outputs) for axis in t.shape[1:]]
+    for name, range_ in variant.convert.shapes.items():
+        for _, shape in range_:
+            if name not in named or len(shape) != len(named[name].shape):
+                return f"{where}.convert.shapes.{name}: {list(shape)} fits no input of that name"
+            axes += shape
+    for axis in axes:
+        if isinstance(axis, str) and not isinstance(variant.parameters.get(axis), int):
+            return f"{where}.parameters.{axis}: a whole number, for it is an axis (free: -1)"
+    if variant.convert.shapes or engines:
+        try:
+            spec.engine_shapes(where.removeprefix("variants."), variant.parameters)
+        except ValueError as error:
+            return f"{where}.convert.shapes.{error}"
+    for missing in sorted(used - set(variant.metric.drop if variant.metric else used)):
+        return f"{where}.metric.drop: no entry for precision {missing!r}"
+    return None
+
+
+def wrong_batches(spec: ModelSpec, where: str, variant: Variant) -> str | None:
+    """What does not fit the first axis of the inputs, if something does not."""
+    fixed, serving = spec.fixed_batch, variant.serving
+    if fixed is None:
+        return None if serving.max_batch_size else f"{where}.serving.max_batch_size: at least 1"
+    if spec.framework == "torch":
+        return (
+            f"inputs.{spec.inputs[0].name}.shape: a network of PyTorch's is exported with a free first axis"
+        )
+    for tensor in (*spec.inputs, *spec.outputs):
+        if tensor.shape[0] != fixed:
+            return (
+                f"{tensor.name}.shape: its first axis is {tensor.shape[0]}, that of the first input {fixed}"
+            )
+    sizes = {*variant.offline.batch_sizes, variant.online.client_batch}
+    if serving.max_batch_size or serving.preferred_batch_sizes or sizes != {fixed}:
+        return (
+            f"{where}: with a first axis of {fixed} the server does no batching: serving.max_batch_size 0, "
+            f"no preferred_batch_sizes, and batches of {fixed} only"
+        )
+    return None

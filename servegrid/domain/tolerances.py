@@ -1,0 +1,62 @@
+"""How far an answer may be off: tolerances of the outputs, and the task metric of a variant."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from servegrid.domain.values import Precision, Value
+
+
+class Metric(Value):
+    """The task metric. `drop` bounds by how much the served model may be worse than the framework."""
+
+    name: str
+    better: Literal["higher", "lower"] = "higher"
+    threshold: float
+    drop: dict[Precision, float]
+
+    def reached(self, value: float) -> bool:
+        """Whether a value is at the threshold or better; NaN never is."""
+        return value >= self.threshold if self.better == "higher" else value <= self.threshold
+
+    def lost(self, framework: float, served: float) -> float:
+        """By how much the served model is worse."""
+        return framework - served if self.better == "higher" else served - framework
+
+
+class Tolerance(Value):
+    """How far an output may be from the framework's fp32 output.
+
+    A float output: |difference| <= absolute + relative x |framework's| everywhere, and the cosine of
+    every sample. An integer output: the share of its values that must be equal.
+    """
+
+    absolute: float = Field(gt=0)
+    relative: float = Field(0.0, ge=0)
+    cosine: float = Field(gt=0, le=1)
+    agreement: float = Field(1.0, gt=0, le=1)
+
+
+class Tolerances(Tolerance):
+    """The tolerance of a precision, and of those outputs that have one of their own."""
+
+    outputs: dict[str, Tolerance] = Field({})
+
+    def of(self, output: str) -> Tolerance:
+        return self.outputs.get(output, self)
+
+
+class ConversionTolerance(Value):
+    """A bound of the conversion alone: |difference| <= absolute + relative x |export's|."""
+
+    absolute: float = Field(gt=0)
+    relative: float = Field(ge=0)
+
+    def tighten(self, tolerance: Tolerance) -> dict[str, float]:
+        """The smaller of each of its bounds and of the tolerance's."""
+        return {
+            "absolute": min(self.absolute, tolerance.absolute),
+            "relative": min(self.relative, tolerance.relative),
+        }

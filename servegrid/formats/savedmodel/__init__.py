@@ -1,0 +1,1 @@
+"""`tf-savedmodel` and `tf-trt`."""

@@ -1,0 +1,1 @@
+"""`ts-trace` and `ts-script`."""

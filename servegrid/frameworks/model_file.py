@@ -1,0 +1,293 @@
+"""The step that makes a model folder of a model file."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import yaml
+
+from servegrid.domain.arrays import Arrays
+from servegrid.domain.errors import UnsupportedError, unknown
+from servegrid.domain.spec import ModelSpec
+from servegrid.domain.values import TRITON_DTYPES, Format, Interface, Tensor, Value
+from servegrid.frameworks.file_plugin import TEMPLATE
+from servegrid.frameworks.framework_steps import FRAMEWORKS, Network
+from servegrid.store.build import Job
+
+SAMPLES = 64
+MOST_BYTES = 2**32
+"""Of the random samples of an input."""
+MAX_BATCH = 8
+
+Axes = tuple[int, ...]
+
+
+class Declared(Value):
+    """What a file says of a tensor: -1 is a free axis, None is not said."""
+
+    name: str
+    dtype: str | None
+    shape: Axes | None
+
+
+class Reader(Protocol):
+    """What the module of a kind of file has."""
+
+    FILE: str
+    """What the file is called in an artifact."""
+    FORMATS: dict[Format, dict[str, Any]]
+    """`formats` of its model.yaml."""
+
+    def declared(self, path: Path) -> tuple[list[Declared], list[Declared], int]:
+        """Inputs, outputs, and the opset of its ONNX export; raises UnsupportedError."""
+
+    def copy(self, path: Path, target: Path) -> None:
+        """The file, complete, as `target`; raises UnsupportedError."""
+
+    def open_network(self, path: Path, interface: Interface) -> Network:
+        """The file in its own framework."""
+
+
+def read_model_file(job: Job) -> None:
+    """`model.yaml`, the Python files of `file_plugin`, and `data/` with the file and its samples.
+
+    Raises:
+        UnsupportedError: why the file, a shape or the samples cannot be used, in one line.
+    """
+    reader: Reader = importlib.import_module(FRAMEWORKS[job.fields["kind"]])
+    samples = _samples(job.inputs["samples"]) if "samples" in job.inputs else None
+    inputs, outputs, opset = reader.declared(job.inputs["file"])
+    resolved = resolve(inputs, job.fields["shapes"], samples)
+    for name in ("prepare.py", "dataloader.py"):
+        shutil.copy(TEMPLATE / name, job.output / name)
+    data = job.output / "data"
+    data.mkdir()
+    reader.copy(job.inputs["file"], data / reader.FILE)
+    x = samples or random_samples(resolved)
+    np.savez(data / "samples.npz", allow_pickle=False, **x)
+    found, scales = _run(reader, data / reader.FILE, resolved, outputs, x)
+    interface = Interface(inputs=resolved, outputs=found)
+    count = len(next(iter(x.values())))
+    spec = _spec(job, interface, reader.FORMATS, scales, opset, count)
+    text = yaml.safe_dump(spec.model_dump(mode="json", exclude_none=True), sort_keys=False)
+    (job.output / "model.yaml").write_text(text, encoding="utf-8")
+
+
+def one_line(error: Exception) -> str:
+    """An exception's message for the end of a sentence; of a long one its two ends."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 300 else f"{text[:150]} ... {text[-150:]}"
+
+
+def resolve(
+    inputs: list[Declared], shapes: Mapping[str, list[int]], samples: Arrays | None
+) -> tuple[Tensor, ...]:
+    """Every input with its type and all axes but the batch fixed."""
+    names = [tensor.name for tensor in inputs]
+    for kind, given in (("--shape", shapes), ("--samples", samples or {})):
+        for name in given:
+            if name not in names:
+                raise UnsupportedError(f"{kind}: {unknown('input', name, names)}")
+    if not inputs:
+        raise UnsupportedError("it has no inputs")
+    if samples is not None:
+        _check_samples(names, samples)
+    found = tuple(_resolve(t, shapes.get(t.name), samples[t.name] if samples else None) for t in inputs)
+    if len({tensor.shape[0] for tensor in found}) > 1:
+        said = ", ".join(f"{t.name!r} {list(t.shape)}" for t in found)
+        raise UnsupportedError(f"the first axes of its inputs differ, so that no axis counts samples: {said}")
+    batch = _fixed(found)
+    if batch and samples is not None and len(samples[names[0]]) % batch:
+        raise UnsupportedError(
+            f"--samples: the model takes batches of {batch} only: give a multiple of {batch}"
+        )
+    return found
+
+
+def _fixed(inputs: tuple[Tensor, ...]) -> int:
+    """The batch that the model takes, if it takes no other; 0: any."""
+    return max(int(inputs[0].shape[0]), 0)
+
+
+def _resolve(tensor: Declared, given: list[int] | None, sample: Any) -> Tensor:
+    name, shape = tensor.name, tensor.shape
+    asked = given or (list(sample.shape) if sample is not None else None)
+    if shape is None and asked is None:
+        raise UnsupportedError(
+            f"the file does not say the shape of input {name!r}; give --shape {name}=1,..."
+        )
+    if shape is None:
+        assert asked is not None
+        shape = (-1,) * len(asked)
+    if not shape:
+        raise UnsupportedError(f"input {name!r} is one number: it has no axis that counts samples")
+    if 0 in shape:
+        raise UnsupportedError(f"input {name!r} is {list(shape)}: an axis of 0 leaves nothing to serve")
+    for kind, axes in (("--shape", given), ("--samples", sample.shape if sample is not None else None)):
+        if axes is not None:
+            _check_axes(f"{kind}: input {name!r}", shape, tuple(axes))
+    if given and sample is not None and tuple(given[1:]) != sample.shape[1:]:
+        raise UnsupportedError(f"--samples: {name!r} has {list(sample.shape[1:])}, --shape says {given[1:]}")
+    if asked:
+        shape = (shape[0], *asked[1:])
+    if -1 in shape[1:]:
+        example = ",".join("1" if i == 0 else "?" if a == -1 else str(a) for i, a in enumerate(shape))
+        raise UnsupportedError(f"input {name!r} has free axes; give --shape {name}={example} or --samples")
+    dtype = tensor.dtype or (str(sample.dtype) if sample is not None else "float32")
+    if sample is not None and str(sample.dtype) != dtype:
+        raise UnsupportedError(f"--samples: {name!r} is {sample.dtype}, the model takes {dtype}")
+    return _tensor("input", name, dtype, shape)
+
+
+def _check_axes(where: str, shape: Axes, given: Axes) -> None:
+    if len(shape) != len(given):
+        raise UnsupportedError(
+            f"{where} has {len(shape)} axes, {list(shape)}; {list(given)} has {len(given)}"
+        )
+    for want, have in zip(shape[1:], given[1:], strict=True):
+        if want not in (-1, have):
+            raise UnsupportedError(f"{where} is {list(shape)}; {list(given)} does not fit")
+
+
+def _tensor(kind: str, name: str, dtype: str, shape: Axes) -> Tensor:
+    if dtype not in TRITON_DTYPES:
+        raise UnsupportedError(f"{kind} {name!r} is {dtype}; served are {', '.join(TRITON_DTYPES)}")
+    return Tensor.model_validate({"name": name, "dtype": dtype, "shape": shape})
+
+
+def _samples(path: Path) -> Arrays:
+    try:
+        file = np.load(path, allow_pickle=False)
+        if not isinstance(file, np.lib.npyio.NpzFile):
+            raise UnsupportedError(f"--samples {path}: one array; np.savez writes them by input name")
+        return {name: file[name] for name in file}
+    except UnsupportedError:
+        raise
+    except Exception as error:  # a ZIP's, a header's or an array's: whatever the content provokes
+        raise UnsupportedError(
+            f"--samples {path}: not an .npz file of plain arrays: {one_line(error)}"
+        ) from error
+
+
+def _check_samples(names: list[str], samples: Arrays) -> None:
+    for name in names:
+        if name not in samples:
+            raise UnsupportedError(f"--samples: no array {name!r}; found: {', '.join(samples) or 'none'}")
+        if not samples[name].ndim:
+            raise UnsupportedError(f"--samples: {name!r} is one number; the first axis counts the samples")
+    counts = {name: len(samples[name]) for name in names}
+    if len(set(counts.values())) > 1 or not min(counts.values()):
+        said = ", ".join(f"{name!r} {count}" for name, count in counts.items())
+        raise UnsupportedError(
+            f"--samples: every input needs as many samples, and at least one; found: {said}"
+        )
+
+
+def random_samples(tensors: tuple[Tensor, ...]) -> Arrays:
+    """Seeded data: normal floats, any byte (as of images), and 0 or 1 for the other integers, which is
+    within any vocabulary and any mask."""
+    rng = np.random.default_rng(0)
+    found: Arrays = {}
+    for tensor in tensors:
+        batch = _fixed(tensors) or 1
+        shape, dtype = [-(-SAMPLES // batch) * batch, *map(int, tensor.shape[1:])], np.dtype(tensor.dtype)
+        if math.prod(shape) * dtype.itemsize > MOST_BYTES:
+            raise UnsupportedError(
+                f"input {tensor.name!r}: {shape[0]} random samples of {list(tensor.shape)} are over 4 GiB; "
+                "give --samples or a smaller --shape"
+            )
+        if np.issubdtype(dtype, np.floating):
+            found[tensor.name] = rng.normal(size=shape).astype(dtype)
+        else:
+            found[tensor.name] = rng.integers(0, 256 if dtype == np.uint8 else 2, size=shape).astype(dtype)
+    return found
+
+
+def _run(
+    reader: Reader, path: Path, inputs: tuple[Tensor, ...], outputs: list[Declared], x: Arrays
+) -> tuple[tuple[Tensor, ...], dict[str, float]]:
+    """Outputs as the model gives them for two and for three samples, or for the batch that it takes, and the
+    largest value of each."""
+    names = tuple(Tensor(name=t.name, dtype="float32", shape=(-1,)) for t in outputs)
+    answers, sizes = [], (_fixed(inputs),) * 2 if _fixed(inputs) else (2, 3)
+    try:
+        network = reader.open_network(path, Interface(inputs=inputs, outputs=names))
+        for size in sizes:
+            rows = np.arange(size) % len(next(iter(x.values())))
+            answers.append(network.run({name: array[rows] for name, array in x.items()}))
+    except Exception as error:  # whatever a strange model provokes in its framework
+        shown = ", ".join(f"{t.name} {t.dtype} {list(t.shape)}" for t in inputs)
+        hint = "where the file does not say types and shapes, --samples does"
+        raise UnsupportedError(f"it does not run with {shown}: {one_line(error)} ({hint})") from error
+    found, scales = [], {}
+    for tensor in outputs:
+        two, three = (answer[tensor.name] for answer in answers)
+        if (*two.shape[:1], *three.shape[:1]) != sizes:
+            raise UnsupportedError(
+                f"output {tensor.name!r} has no batch axis: shape {list(two.shape)} for {sizes[0]} samples, "
+                f"{list(three.shape)} for {sizes[1]}"
+            )
+        said = tensor.shape if tensor.shape and len(tensor.shape) == two.ndim else two.shape
+        same = [
+            have if want != -1 and have == other else -1
+            for want, have, other in zip(said[1:], two.shape[1:], three.shape[1:], strict=True)
+        ]
+        found.append(_tensor("output", tensor.name, str(two.dtype), (_fixed(inputs) or -1, *same)))
+        scales[tensor.name] = float(np.abs(three.astype(np.float64)).max(initial=0.0)) or 1.0
+    return tuple(found), scales
+
+
+def _spec(
+    job: Job,
+    interface: Interface,
+    formats: dict[Format, dict[str, Any]],
+    scales: dict[str, float],
+    opset: int,
+    samples: int,
+) -> ModelSpec:
+    """Tolerances are shares of each output's largest value, for what a file's values mean is not known."""
+    floats = {t.dtype for t in (*interface.inputs, *interface.outputs)}
+    precisions = ["fp32", "fp16"] if "float32" in floats else ["fp32"]
+    wanted = {
+        name: entry | {"precisions": [p for p in precisions if p in entry["precisions"]]}
+        for name, entry in formats.items()
+    }
+    batch = _fixed(interface.inputs)
+    serving = {
+        "max_batch_size": 0 if batch else MAX_BATCH,
+        "preferred_batch_sizes": [] if batch else [4, 8],
+        "max_queue_delay_us": 1,
+    }
+    variant = {
+        "parameters": {},
+        "samples": samples,
+        "serving": serving | {"load_timeout_s": 300},
+        "offline": {"batch_sizes": [batch] if batch else [1, 4, 8]},
+        "online": {"client_batch": batch or 1, "concurrency": [1, 4, 16]},
+    }
+    tolerances = {}
+    for precision, share, bounds in (
+        ("fp32", 1e-4, {"relative": 1e-3, "cosine": 0.9999, "agreement": 0.999}),
+        ("fp16", 2e-2, {"relative": 2e-2, "cosine": 0.999, "agreement": 0.95}),
+    ):
+        own = {name: {"absolute": share * scale, **bounds} for name, scale in scales.items()}
+        tolerances[precision] = {"absolute": share, **bounds, "outputs": own}
+    return ModelSpec.model_validate(
+        {
+            "name": job.fields["name"],
+            "description": f"made of the file {job.inputs['file'].name}",
+            "framework": job.fields["kind"],
+            "requires": job.fields["requires"],
+            "opset": opset,
+            **interface.model_dump(),
+            "formats": wanted,
+            "tolerances": tolerances,
+            "variants": {"file": variant},
+        }
+    )

@@ -1,0 +1,87 @@
+"""A SavedModel in TensorFlow."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from servegrid.domain.arrays import Arrays
+from servegrid.domain.errors import UnsupportedError
+from servegrid.domain.values import Format, Interface
+from servegrid.frameworks.model_file import Declared, one_line
+from servegrid.frameworks.tensorflow_network import TensorFlowNetwork
+from servegrid.store.build import Job
+
+FILE = "model.savedmodel"
+SIGNATURE = "serving_default"
+FORMATS: dict[Format, dict[str, Any]] = {
+    "tf-savedmodel": {"export": "tf-savedmodel", "precisions": ["fp32"]},
+    "onnx": {"export": "onnx", "precisions": ["fp32", "fp16"]},
+}
+OPSET = 17
+
+
+class SavedModelNetwork(TensorFlowNetwork):
+    """The default signature of the folder as it is."""
+
+    def __init__(self, path: Path, interface: Interface) -> None:
+        model = _parse(path)  # it owns the variables
+        signature = model.signatures[SIGNATURE]
+
+        def call(tensors_by_name: dict[str, Any]) -> Any:
+            return signature(**tensors_by_name)
+
+        super().__init__(model, call, interface)
+        self.path = path
+
+    def export(self, job: Job, x: Arrays) -> None:
+        """Copy it, or make ONNX of it by tf2onnx."""
+        if job.fields["format"] == "onnx":
+            super().export(job, x)
+        else:
+            shutil.copytree(self.path, job.output / FILE)
+
+
+def declared(path: Path) -> tuple[list[Declared], list[Declared], int]:
+    """Inputs and outputs of its default signature."""
+    model = _parse(path)
+    if SIGNATURE not in model.signatures:
+        known = ", ".join(model.signatures) or "none"
+        raise UnsupportedError(f"it has no signature {SIGNATURE!r}; it has: {known}")
+    signature = model.signatures[SIGNATURE]
+    _, inputs = signature.structured_input_signature
+    return _tensors(inputs), _tensors(signature.structured_outputs), OPSET
+
+
+def copy(path: Path, target: Path) -> None:
+    """The folder as it is."""
+    shutil.copytree(path, target)
+
+
+open_network = SavedModelNetwork
+
+
+def load(job: Job, interface: Interface, device: str) -> SavedModelNetwork:
+    """The prepared folder, on the CPU whatever the device: its answers are what counts, not its speed."""
+    return SavedModelNetwork(job.inputs["prepared"] / FILE, interface)
+
+
+def _parse(path: Path) -> Any:
+    try:
+        return tf.saved_model.load(str(path))
+    except Exception as error:  # a protobuf's, a checkpoint's or a graph's: whatever the content provokes
+        raise UnsupportedError(f"not a SavedModel that TensorFlow can load: {one_line(error)}") from error
+
+
+def _tensors(specs: dict[str, Any]) -> list[Declared]:
+    return [
+        Declared(
+            name=name,
+            dtype=spec.dtype.name,
+            shape=None if spec.shape.rank is None else tuple(-1 if a is None else a for a in spec.shape),
+        )
+        for name, spec in specs.items()
+    ]

@@ -1,0 +1,1 @@
+"""This machine: processes, locks, devices, memory, packages, containers."""

@@ -1,0 +1,173 @@
+"""The one way to run a program that takes its time: a list of arguments, never a shell; its own process
+group, which dies with us; its output in a log file."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from servegrid.domain.errors import StepError
+from servegrid.host import awake, process_environment, supervise
+from servegrid.host.files import writing
+
+log = logging.getLogger("servegrid")
+
+TAIL_LINES = 12
+KILLED = 128 + signal.SIGKILL
+
+
+def run(
+    args: Sequence[str],
+    *,
+    log_path: Path,
+    timeout_s: float,
+    env: Mapping[str, str] | None = None,
+    repeat: str | None = None,
+    level: int = logging.DEBUG,
+    hidden: re.Pattern[str] | None = None,
+    container: str = "-",
+) -> None:
+    """Run a program to its end; each line of its output goes to the log file, and to the logger at `level`
+    unless `hidden` matches its start.
+    A docker CLI's `container` is gone when it ends, however it does.
+
+    Raises:
+        StepError: it failed, was killed or ran past `timeout_s`; holds the last lines, the log's
+            path and the command (`repeat`, by default `args`) that does it again.
+    """
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    command = repeat or shlex.join(args)
+    timed_out = threading.Event()
+    with writing(log_path), log_path.open("a", encoding="utf-8") as file:
+        file.write(f"$ {shlex.join(args)}\n")
+        file.flush()
+        process = _popen(args, stdout=subprocess.PIPE, env=env, grace_s=2.0, container=container)
+
+        def expire() -> None:
+            timed_out.set()
+            process.terminate()
+
+        timer = threading.Timer(timeout_s, expire)
+        timer.daemon = True  # an interrupt may come between any two lines: it must not keep us alive
+        try:
+            timer.start()
+            assert process.stdout is not None
+            for raw in process.stdout:
+                line = raw.decode(errors="replace").rstrip()
+                file.write(line + "\n")
+                file.flush()
+                if hidden is None or not hidden.match(line):
+                    log.log(level, "  %s", line)
+            code = process.wait()
+        finally:
+            timer.cancel()
+            _release(process)
+    if timed_out.is_set():
+        raise StepError(f"ran past its limit of {timeout_s:g} s", log=str(log_path), command=command)
+    if code == KILLED:
+        raise StepError(f"was killed (out of memory?)\n{tail(log_path)}", log=str(log_path), command=command)
+    if code != 0:
+        raise StepError(
+            f"ended with exit code {code}\n{tail(log_path)}",
+            log=str(log_path),
+            command=command,
+            code=code,
+        )
+
+
+@contextmanager
+def running(
+    args: Sequence[str],
+    *,
+    log_path: Path,
+    env: Mapping[str, str] | None = None,
+    stop_s: float = 10.0,
+    shm_prefix: str = "-",
+    container: str = "-",
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A program that runs for as long as the block does; stopped, and killed after `stop_s`.
+
+    The shared memory that it has left, and the `container` of a docker CLI, are removed.
+    """
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    with log_path.open("ab") as file:
+        process = _popen(
+            args, stdout=file, env=env, grace_s=stop_s, shm_prefix=shm_prefix, container=container
+        )
+        try:
+            yield process
+        finally:
+            ended_before = process.poll() is not None
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=stop_s + 2.0)
+            _release(process)
+            if process.returncode == KILLED and not ended_before:
+                log.warning("%s did not stop in %g s and was killed", Path(args[0]).name, stop_s)
+
+
+@contextmanager
+def cores_awake(log_path: Path) -> Iterator[Callable[[], None]]:
+    """This host's cores do not sleep while the block runs (`awake`); gives a check that they do not, which
+    raises StepError where one may."""
+    args = [sys.executable, "-S", "-E", awake.__file__]
+    with running(args, log_path=log_path, stop_s=1.0) as process:
+
+        def check() -> None:
+            if process.poll() is not None:
+                said = f"the cores did not stay awake\n{tail(log_path)}"
+                raise StepError(said, log=str(log_path), command=shlex.join(args))
+
+        yield check
+
+
+def stat(pid: int) -> list[str]:
+    """What the kernel tells of a process, its state first: the third field of proc_pid_stat(5) and those
+    after it. Raises OSError where it is gone."""
+    # The second is its name in brackets, in which anything may stand.
+    return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+
+
+def tail(log_path: Path, lines: int = TAIL_LINES) -> str:
+    """The last lines of a log."""
+    try:
+        return "\n".join(log_path.read_text(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return ""
+
+
+def _popen(
+    args: Sequence[str],
+    *,
+    stdout: int | IO[bytes],
+    env: Mapping[str, str] | None,
+    grace_s: float,
+    shm_prefix: str = "-",
+    container: str = "-",
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-S", "-E", supervise.__file__, str(grace_s), shm_prefix, container, *args],
+        stdin=subprocess.PIPE,
+        stdout=stdout,
+        stderr=subprocess.STDOUT,
+        env={**process_environment.DEFAULTS, **os.environ, **(env or {})},
+        start_new_session=True,
+    )
+
+
+def _release(process: subprocess.Popen[bytes]) -> None:
+    """Let go of the supervisor: whatever still runs under it is killed."""
+    assert process.stdin is not None
+    process.stdin.close()
+    process.wait()

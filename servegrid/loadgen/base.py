@@ -1,0 +1,150 @@
+"""What every load generator measures, in one meaning."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+from servegrid.domain.values import Distribution, Endpoint, Protocol, SharedMemory, Value
+
+STABLE_WINDOWS = 3
+STABLE_WITHIN = 0.10
+MAX_WINDOWS = 12
+WARM_UP_REQUESTS = 5
+"""Before the windows of a point."""
+
+
+class Point(Value):
+    """One point of a load plan: so many requests kept in flight (`concurrency`), or so many sent each second
+    (`request_rate`) whatever the answers do; exactly one of the two is given.
+
+    A window has at least `request_count` requests and `window_s` seconds; perf_analyzer's timed windows have
+    that many on average.
+    """
+
+    batch: int
+    concurrency: int | None = None
+    request_rate: float | None = None
+    distribution: Distribution | None = None
+    request_count: int
+    window_s: float = 1.0
+    shared_memory: SharedMemory
+    protocol: Protocol = "grpc"
+    warm_up: bool
+
+    @property
+    def label(self) -> str:
+        """How files and log lines name it."""
+        load = f"c{self.concurrency}" if self.concurrency else f"r{self.request_rate:g}"
+        return f"b{self.batch}{load}"
+
+
+class Window(Value):
+    """One window: inferences/s, and the average latency of a request in ms; at a request rate also the
+    inferences/s that were due in it."""
+
+    throughput: float
+    avg_ms: float
+    offered: float | None = None
+
+    @property
+    def kept_up(self) -> float:
+        """What must not vary from window to window: throughput or, at a request rate, where it varies as the
+        arrivals do, its share of what was due."""
+        return self.throughput if self.offered is None else self.throughput / self.offered
+
+
+class Measurement(Value):
+    """The last three windows of a point, or at a request rate all of them: a server that stalls is not to
+    have the windows forgotten in which it did. Columns mean what they mean in perf_analyzer: throughput in
+    inferences/s (requests/s x batch), the rest in ms, client-side percentiles, server-side parts
+    as the mean over successful requests. At a request rate a latency counts from the time at which the
+    request was due.
+
+    Of the generator itself: how many processes it had, how many cores it used, how late it was on average to
+    see what had happened, and whether that bounded what was measured; null: not known.
+    """
+
+    throughput: float
+    client_send_ms: float
+    network_server_send_recv_ms: float
+    server_queue_ms: float
+    server_compute_input_ms: float
+    server_compute_infer_ms: float
+    server_compute_output_ms: float
+    client_recv_ms: float
+    p50_ms: float
+    p90_ms: float
+    p95_ms: float
+    p99_ms: float
+    avg_ms: float
+    request_count: int
+    windows: tuple[Window, ...]
+    generator: str
+    generator_version: str
+    generator_processes: int | None = None
+    generator_cores: float | None = None
+    generator_lag_ms: float | None = None
+    generator_bound: bool | None = None
+
+    @property
+    def stable(self) -> bool:
+        return stable(self.windows)
+
+    @property
+    def counted(self) -> tuple[Window, ...]:
+        """The windows that the figures are of."""
+        return self.windows[-counted(self.windows) :]
+
+
+class Target(Value):
+    """What is loaded: a model that answers, real samples for it, and where logs go."""
+
+    endpoint: Endpoint
+    samples: Path
+    logs: Path
+    name: str
+
+
+def timeout_s(point: Point, target: Target) -> float:
+    """After how many seconds a generator must be hanging: twice all windows, were each inference as slow as
+    the first request was, and each request alone; 5 minutes at least, beside the time that the requests of
+    all windows take to be due at a request rate."""
+    slowest_s = target.endpoint.first_request_ms / 1e3 * point.batch
+    due_s = MAX_WINDOWS * point.request_count / point.request_rate if point.request_rate else 0.0
+    return due_s + max(300.0, 2 * MAX_WINDOWS * max(point.window_s, point.request_count * slowest_s))
+
+
+def stable(windows: Sequence[Window]) -> bool:
+    """Whether the last three windows agree within 10 % in throughput and in latency.
+
+    The rule of perf_analyzer (its documentation, "Measurement Modes"): largest over smallest. At a request
+    rate these three together must also have answered what was due in them, but for the same 10 %.
+    """
+    last = windows[-STABLE_WINDOWS:]
+    return (
+        len(last) == STABLE_WINDOWS
+        and all(
+            max(values) <= min(values) * (1 + STABLE_WITHIN)
+            for values in ([w.kept_up for w in last], [w.avg_ms for w in last])
+        )
+        and keeps_up(last)
+    )
+
+
+def spread(values: Sequence[float]) -> float:
+    """How far windows lie apart: largest less smallest, over the median."""
+    return (max(values) - min(values)) / statistics.median(values)
+
+
+def counted(windows: Sequence[Window]) -> int:
+    """How many of the last windows count."""
+    return STABLE_WINDOWS if windows[0].offered is None else len(windows)
+
+
+def keeps_up(windows: Sequence[Window]) -> bool:
+    """Whether what was due at a request rate was answered in the last three windows, but for 10 %."""
+    last = windows[-STABLE_WINDOWS:]
+    due = sum(w.offered for w in last if w.offered is not None)
+    return sum(w.throughput for w in last) >= due * (1 - STABLE_WITHIN)

@@ -1,0 +1,226 @@
+"""`python -m servegrid.loadgen.client.process ORDER.json RESULT.json`: one point, by our own client.
+
+This process only watches: others, forked from it, send and time the requests. There is one of them, and
+twice as many for as long as they see answers too late to be trusted and more of them bring more; at a request
+rate there is one for each RATE_OF_A_PROCESS. The server's part of a latency comes from the difference of its
+statistics over the measured windows.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from servegrid.loadgen.base import (
+    MAX_WINDOWS,
+    STABLE_WINDOWS,
+    WARM_UP_REQUESTS,
+    Measurement,
+    Point,
+    Window,
+    counted,
+    keeps_up,
+    stable,
+)
+from servegrid.loadgen.client.client import VERSION, Order
+from servegrid.loadgen.client.crew import Crew
+from servegrid.loadgen.client.lag import idle_s, idle_times, starves_the_server, too_late
+from servegrid.loadgen.client.messages import Request
+from servegrid.loadgen.client.regions import DISTINCT_REQUESTS, placed_requests
+from servegrid.servers.connection import connect
+from servegrid.servers.samples import Samples, output_sizes, server_config
+
+RAMP_S = 0.2
+MAX_IN_FLIGHT = 512
+"""At a request rate: later requests wait in the client, their latency counted all the same."""
+RATE_OF_A_PROCESS = 1000
+"""Requests/s that one process is trusted with at a request rate: a quarter of what it can on a slow core."""
+BETTER = 1.03
+"""What more processes must bring, else they only take the server's cores."""
+SERVER_PARTS = ("queue", "compute_input", "compute_infer", "compute_output")
+
+
+class Edge(NamedTuple):
+    """The edge of a window: when, the server's counters, the CPU time of the sending processes, and the time
+    that the host's cores were idle."""
+
+    at: float
+    statistics: dict[str, float]
+    cpu_s: float
+    idle: dict[int, float]
+
+
+def main() -> None:
+    order = Order.model_validate_json(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    places = in_flight(order.point)
+    crew = Crew(order, min(len(os.sched_getaffinity(0)), places))
+    with ExitStack() as stack:
+        endpoint = order.target.endpoint
+        client = stack.enter_context(connect(endpoint.grpc_url, endpoint.channel))
+        requests = _requests(order, client, places, stack)
+        found = Run(order, client, crew, requests).measure()
+    Path(sys.argv[2]).write_text(found.model_dump_json(), encoding="utf-8")
+
+
+def in_flight(point: Point) -> int:
+    """How many requests may be in flight: at a request rate, those of a second."""
+    if point.request_rate is None:
+        assert point.concurrency
+        return point.concurrency
+    return min(MAX_IN_FLIGHT, max(16, math.ceil(point.request_rate)))
+
+
+def _requests(order: Order, client: Any, places: int, stack: ExitStack) -> list[list[Request]]:
+    """The requests of each place in flight, after plain requests that warm this batch up, if wanted."""
+    endpoint, point = order.target.endpoint, order.point
+    samples = Samples.read(order.target.samples, server_config(client, endpoint.model))
+    first = samples.batch(0, point.batch).inputs()
+    for _ in range(WARM_UP_REQUESTS if point.warm_up else 0):
+        client.infer(endpoint.model, first)
+    outputs = output_sizes(client, endpoint.model, samples, point.batch, DISTINCT_REQUESTS * point.batch)
+    return stack.enter_context(placed_requests(client, order, samples, outputs, places))
+
+
+class Run:
+    """The windows of one point, from the first request to the last."""
+
+    def __init__(self, order: Order, client: Any, crew: Crew, requests: list[list[Request]]) -> None:
+        self.point, self.model, self.client = order.point, order.target.endpoint.model, client
+        self.crew, self.requests = crew, requests
+        self.edges: list[Edge] = []
+        self.windows: list[Window] = []
+
+    def measure(self) -> Measurement:
+        processes = self._enough_processes()
+        while len(self.windows) < MAX_WINDOWS and not stable(self.windows) and not self._overloaded():
+            self._window()
+        self.crew.stop()
+        first, last = self.edges[-1 - counted(self.windows)], self.edges[-1]
+        lag_ms, records = self._lag_ms(first, last), self._ended(first, last)
+        return summary(self.point, records, first, last, tuple(self.windows), processes, lag_ms)
+
+    def _enough_processes(self) -> int:
+        """Begin with as many processes as bring the most: each try is one window; at a request rate, where no
+        window is to be lost, there are no tries."""
+        if self.point.request_rate is not None:
+            processes = min(len(self.crew), math.ceil(self.point.request_rate / RATE_OF_A_PROCESS))
+            self._start(processes)
+            return processes
+        processes = 1
+        self._start(processes)
+        while 2 * processes <= len(self.crew) and too_late(
+            self._lag_ms(self.edges[0], self.edges[-1]), self.windows[-1].avg_ms
+        ):
+            before = self.windows[-1].throughput
+            self.crew.stop()
+            self._start(2 * processes)
+            if self.windows[-1].throughput < before * BETTER:
+                self.crew.stop()
+                self._start(processes)
+                break
+            processes *= 2
+        return processes
+
+    def _start(self, processes: int) -> None:
+        """Begin anew: a first window, after the requests that all start together and show nothing steady."""
+        self.crew.start(self.requests, processes)
+        self.windows = []
+        self._wait(time.perf_counter(), RAMP_S, 2 * (self.point.concurrency or 1), already=0)
+        self.edges = [self._edge()]
+        self._window()
+
+    def _window(self) -> None:
+        start = self.edges[-1].at
+        already = int(np.count_nonzero(self.crew.records[:, 0] <= start))
+        self._wait(start, self.point.window_s, self.point.request_count, already)
+        self.edges.append(self._edge())
+        self.windows.append(self._judge(self.edges[-2], self.edges[-1]))
+
+    def _wait(self, start: float, seconds: float, requests: int, already: int) -> None:
+        """Wait until a window that began at `start` is long enough and has requests enough."""
+        while (now := time.perf_counter()) - start < seconds or self.crew.answered - already < requests:
+            self.crew.advance(now)
+
+    def _edge(self) -> Edge:
+        at = time.perf_counter()
+        (entry,) = self.client.get_inference_statistics(self.model).model_stats
+        stats = entry.inference_stats
+        counts = {"count": stats.success.count} | {part: getattr(stats, part).ns for part in SERVER_PARTS}
+        self.crew.advance(at)
+        return Edge(at, counts, self.crew.cpu_s, idle_times())
+
+    def _judge(self, first: Edge, last: Edge) -> Window:
+        latency, seconds = self._ended(first, last)[:, 1], last.at - first.at
+        offered = None
+        if self.point.request_rate is not None:
+            due = sum(first.at < at <= last.at for at in self.crew.due)
+            offered = max(due, 1) * self.point.batch / seconds
+        return Window(
+            throughput=len(latency) * self.point.batch / seconds,
+            avg_ms=float(latency.mean()) * 1e3,
+            offered=offered,
+        )
+
+    def _ended(self, first: Edge, last: Edge) -> np.ndarray[Any, Any]:
+        """The requests that were answered between two edges."""
+        records, end = self.crew.records, self.crew.records[:, 0]
+        return records[(end > first.at) & (end <= last.at)]
+
+    def _lag_ms(self, first: Edge, last: Edge) -> float:
+        """How late the client was on average, in ms."""
+        at, lag = self.crew.lags.T
+        return float(lag[(at > first.at) & (at <= last.at)].mean()) * 1e3
+
+    def _overloaded(self) -> bool:
+        return len(self.windows) >= STABLE_WINDOWS and not keeps_up(self.windows)
+
+
+def summary(
+    point: Point,
+    records: np.ndarray[Any, Any],
+    first: Edge,
+    last: Edge,
+    windows: tuple[Window, ...],
+    processes: int,
+    lag_ms: float,
+) -> Measurement:
+    """What lies between two edges, in the columns of perf_analyzer."""
+    _, latency, send, receive = records.T * 1e3
+    average = float(latency.mean())
+    answered = last.statistics["count"] - first.statistics["count"]
+    server = {p: (last.statistics[p] - first.statistics[p]) / answered / 1e6 for p in SERVER_PARTS}
+    network = average - float(send.mean()) - float(receive.mean()) - math.fsum(server.values())
+    seconds = last.at - first.at
+    cores, idle = (last.cpu_s - first.cpu_s) / seconds, idle_s(first.idle, last.idle) / seconds
+    p50, p90, p95, p99 = (float(p) for p in np.percentile(latency, (50, 90, 95, 99)))
+    return Measurement(
+        throughput=len(records) * point.batch / seconds,
+        client_send_ms=float(send.mean()),
+        network_server_send_recv_ms=network,
+        **{f"server_{part}_ms": server[part] for part in SERVER_PARTS},
+        client_recv_ms=float(receive.mean()),
+        p50_ms=p50,
+        p90_ms=p90,
+        p95_ms=p95,
+        p99_ms=p99,
+        avg_ms=average,
+        request_count=len(records),
+        windows=windows,
+        generator="client",
+        generator_version=VERSION,
+        generator_processes=processes,
+        generator_cores=cores,
+        generator_lag_ms=lag_ms,
+        generator_bound=too_late(lag_ms, average) or starves_the_server(idle, cores),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Triton's perf_analyzer."""

@@ -1,0 +1,67 @@
+"""The trust card of a measured point: what can be checked about it, and which checks it fails. Pure."""
+
+from __future__ import annotations
+
+import math
+
+from servegrid.domain.values import Value
+from servegrid.host.gpu_monitor import THERMAL, CardFacts
+from servegrid.loadgen.base import Measurement, Point, spread
+
+LITTLE_WITHIN = 0.10
+"""As much as windows of a stable point may differ: the law holds for means over one and the same time."""
+SUM_WITHIN, SUM_WITHIN_MS = 0.05, 0.05
+
+PARTS = (
+    "client_send_ms",
+    "network_server_send_recv_ms",
+    "server_queue_ms",
+    "server_compute_input_ms",
+    "server_compute_infer_ms",
+    "server_compute_output_ms",
+    "client_recv_ms",
+)
+
+
+class TrustCard(Value):
+    """Of one point. A spread (`spread`) is of the windows that count; the residual of
+    Little's law is throughput x latency / (concurrency x batch) - 1, that of the component sum its
+    difference to the average latency, in ms. Null: not known.
+    """
+
+    repeats: int
+    throughput_spread: float
+    latency_spread: float
+    littles_law_residual: float | None
+    component_residual_ms: float
+    card: CardFacts | None = None
+    failed_checks: tuple[str, ...]
+
+
+def examine(point: Point, found: Measurement, card: CardFacts | None = None) -> TrustCard:
+    """Check a point."""
+    windows = found.counted
+    residual = None
+    if point.concurrency:
+        in_flight = found.throughput / point.batch * found.avg_ms / 1e3
+        residual = in_flight / point.concurrency - 1
+    off_ms = math.fsum(getattr(found, part) for part in PARTS) - found.avg_ms
+    slack_ms = SUM_WITHIN * found.avg_ms + SUM_WITHIN_MS
+    checks = {
+        "stability": found.stable,
+        "littles_law": residual is None or abs(residual) <= LITTLE_WITHIN,
+        # The client's network part is what is left: the server claiming more than the whole shows there.
+        "component_sum": abs(off_ms) <= slack_ms and found.network_server_send_recv_ms >= -slack_ms,
+        "generator_bound": not found.generator_bound,
+        "throttled": card is None or not THERMAL.intersection(card.throttle_reasons),
+        "foreign_processes": card is None or not card.foreign_processes,
+    }
+    return TrustCard(
+        repeats=len(windows),
+        throughput_spread=spread([w.kept_up for w in windows]),
+        latency_spread=spread([w.avg_ms for w in windows]),
+        littles_law_residual=residual,
+        component_residual_ms=off_ms,
+        card=card,
+        failed_checks=tuple(name for name, passed in checks.items() if not passed),
+    )

@@ -1,0 +1,43 @@
+"""The model folders: those of models/, and any other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from servegrid.domain.errors import UserError, unknown
+from servegrid.domain.plugins import Plugin
+from servegrid.plan.spec_rules import load_spec
+
+
+def known_models(models_dir: Path) -> list[str]:
+    """The names of the model folders; one that begins with `_` is none."""
+    return sorted(path.parent.name for path in models_dir.glob("[!_]*/model.yaml"))
+
+
+def load_model(models_dir: Path, name: str) -> Plugin:
+    """The plug-in `models_dir/name`.
+
+    Raises:
+        UserError: no such model (with the nearest names), or its model.yaml is wrong.
+    """
+    known = known_models(models_dir)
+    if name not in known:
+        raise unknown(f"model (in {models_dir})", name, known)
+    folder = models_dir / name
+    spec = load_spec(folder / "model.yaml")
+    if spec.name != name:
+        raise UserError(
+            f"{folder / 'model.yaml'}: name: expected {name!r}, the folder's name (found {spec.name!r})"
+        )
+    return Plugin(spec=spec, folder=folder)
+
+
+def load_folder(folder: Path) -> Plugin:
+    """The plug-in of any folder; its spec's name need not be the folder's.
+
+    Raises:
+        UserError: no such folder, or its model.yaml is missing or wrong.
+    """
+    if not (folder / "model.yaml").is_file():
+        raise UserError(f"--model-dir {folder}: no model.yaml there; models/README.md says what it holds")
+    return Plugin(spec=load_spec(folder / "model.yaml"), folder=folder.absolute())

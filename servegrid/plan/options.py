@@ -1,0 +1,256 @@
+"""What a campaign is asked for: one definition, from which the UI draws its form and the CLI its options."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+import typer
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+
+from servegrid.domain.errors import UserError
+from servegrid.domain.names import LONGEST_NAME, check_text
+from servegrid.domain.values import ModelFile
+from servegrid.host.files import is_path
+from servegrid.plan.selection import Panel, Selection
+
+ALL = "all"
+QUEUE = "default"
+MODEL_FILES: tuple[ModelFile, ...] = get_args(ModelFile)
+PATHS = (*MODEL_FILES, "samples", "model_dir", "ca_file", "headers_file")
+"""Options that name one file or folder."""
+
+
+class SweepOptions(Selection):
+    """What to qualify."""
+
+    models: Annotated[tuple[str, ...], Panel.WHAT] = Field(
+        ("bert_large_qa",), min_length=1, description="Folders below models/; `all` is every one"
+    )
+    variant: Annotated[str, Panel.WHAT] = Field(
+        "tiny", description="`full` is the published size, `tiny` runs on a laptop CPU"
+    )
+    profiles: Annotated[tuple[str, ...], Panel.WHERE] = Field(
+        ("cpu",), min_length=1, description="Files below gpu_profiles/: the devices to qualify on"
+    )
+    workers: Annotated[bool, Panel.WHERE] = Field(
+        False, description="Each model and profile on a worker of the profile's pool, not in this process"
+    )
+    queue: Annotated[str, Panel.WHERE] = Field(
+        QUEUE, description="The queue of the pools in which runs wait for their workers"
+    )
+    random_weights: Annotated[bool, Panel.WHAT] = Field(
+        False, description="Seeded random weights and inputs: needs no checkpoint; ends `measured`"
+    )
+    generator: Annotated[Literal["auto", "perf_analyzer", "client"], Panel.MEASURED] = Field(
+        "auto", description="`auto`: perf_analyzer where it runs, else the project's own client"
+    )
+    server: Annotated[str | None, Panel.SERVER] = Field(
+        None,
+        description="How a Triton server is got: embedded, docker, remote; by default as the profile says",
+    )
+    url: Annotated[str | None, Panel.SERVER] = Field(
+        None, description="grpc://HOST:PORT or grpcs://HOST:PORT, with --server remote"
+    )
+    ca_file: Annotated[str | None, Panel.SERVER] = Field(
+        None, description="PEM file of the authorities to trust, with a grpcs:// URL"
+    )
+    headers_file: Annotated[str | None, Panel.SERVER] = Field(
+        None, description="A file of `name: value` lines: headers of every request, with --server remote"
+    )
+    triton_release: Annotated[str | None, Panel.SERVER] = Field(
+        None,
+        description="YY.MM: the image of --server docker; of a --server remote whose version is not known",
+    )
+    cores_awake: Annotated[bool | None, Panel.SERVER] = Field(
+        None,
+        description="Keep this host's cores from sleeping while a server runs; not with a CPU quota (ADR 16)",
+    )
+    onnx: Annotated[str | None, Panel.OWN] = Field(
+        None, description="An ONNX file instead of a folder of models/"
+    )
+    torchscript: Annotated[str | None, Panel.OWN] = Field(
+        None, description="A TorchScript file instead; loading it runs the code that it holds"
+    )
+    savedmodel: Annotated[str | None, Panel.OWN] = Field(
+        None, description="The folder of a TensorFlow SavedModel instead"
+    )
+    shapes: Annotated[tuple[str, ...], Panel.OWN] = Field(
+        (), description="NAME=1,3,224,224: an input's shape, where the model file leaves it open"
+    )
+    samples: Annotated[str | None, Panel.OWN] = Field(
+        None, description="An .npz file with an array for each input of the model file, batch first"
+    )
+    model_dir: Annotated[str | None, Panel.OWN] = Field(
+        None, description="A model folder that lies outside models/"
+    )
+    plugin_paths: Annotated[tuple[str, ...], Panel.OWN] = Field(
+        (), description="A folder that the model's Python files import from"
+    )
+    params: Annotated[tuple[str, ...], Panel.WHAT] = Field(
+        (), description="NAME=VALUE: a parameter of the model, or a new value"
+    )
+
+    @field_validator("*")
+    @classmethod
+    def _texts(cls, given: Any, info: ValidationInfo) -> Any:
+        for text in given if isinstance(given, tuple) else (given,):
+            if isinstance(text, str):
+                check_text(text, path=info.field_name != "params")
+        return given
+
+    @model_validator(mode="after")
+    def _one_model(self) -> SweepOptions:
+        named = [name for name in (*MODEL_FILES, "model_dir") if getattr(self, name) is not None]
+        if "models" in self.model_fields_set:
+            named.insert(0, "model")
+        if len(named) > 1:
+            flags = " and ".join("--" + name.replace("_", "-") for name in named)
+            raise ValueError(f"{flags}: give one of them")
+        if (self.shapes or self.samples is not None) and self.model_file is None:
+            raise ValueError("--shape and --samples go with --onnx, --torchscript or --savedmodel")
+        if self.queue != QUEUE and not self.workers:
+            raise ValueError("--queue goes with --workers")
+        if self.random_weights and self.model_file is not None:
+            raise ValueError("--random-weights: a model file has its weights")
+        return self
+
+    @property
+    def model_file(self) -> tuple[ModelFile, str] | None:
+        """The kind and path of the model file, if one is asked for."""
+        return next(((kind, path) for kind in MODEL_FILES if (path := getattr(self, kind)) is not None), None)
+
+    @property
+    def place(self) -> str:
+        """The profiles, one or more, as names and tags of flow runs have them."""
+        return ", ".join(self.profiles)
+
+    @property
+    def label(self) -> str:
+        """What one model's run on one profile is called: the name of its flow run."""
+        return f"{self.title} on {self.place}"
+
+    @property
+    def title(self) -> str:
+        """The model's name: that of a tag, and of a lease's file."""
+        path = self.model_dir or (self.model_file or (None, None))[1]
+        return Path(path).name[:LONGEST_NAME] if path else self.models[0]
+
+    @property
+    def subject(self) -> str:
+        """What a whole campaign qualifies, in the name of its flow run."""
+        if self.model_file:
+            return self.title
+        return f"{self.title if self.model_dir else ', '.join(self.models)} ({self.variant})"
+
+    def only(self, model: str, profile: str) -> SweepOptions:
+        """These options for one of its models on one of its profiles."""
+        one: dict[str, Any] = {"profiles": (profile,)}
+        if not (self.model_dir or self.model_file):
+            one["models"] = (model,)
+        return self.model_copy(update=one)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words of the command line that give these options, but for where the run waits for a worker."""
+        given = self.model_fields_set - {"workers", "queue"}
+        return tuple(w for name in _fields() if name in given for w in _words(name, getattr(self, name)))
+
+    def anywhere(self) -> SweepOptions:
+        """These options with whole paths, for a process that runs in another folder. The value of a parameter
+        is a path where it has a slash and is there."""
+        named = {name: getattr(self, name) for name in PATHS}
+        whole: dict[str, Any] = {name: str(Path(path).absolute()) for name, path in named.items() if path}
+        if self.plugin_paths:
+            whole["plugin_paths"] = tuple(str(Path(path).absolute()) for path in self.plugin_paths)
+        if self.params:
+            whole["params"] = tuple(_with_whole_path(text) for text in self.params)
+        return self.model_copy(update=whole)
+
+
+def with_sweep_options(command: Callable[..., None], without: Sequence[str] = ()) -> Callable[..., None]:
+    """A command of the CLI that takes every field of `SweepOptions` as an option of its own, but for those
+    `without` which it does.
+
+    A list is an option in the singular that may be repeated. What the command takes beside `options`
+    stays as it is.
+    """
+    own = [
+        parameter
+        for name, parameter in inspect.signature(command, eval_str=True).parameters.items()
+        if name != "options"
+    ]
+
+    @functools.wraps(command)
+    def called(**given: Any) -> None:
+        arguments = {parameter.name: given.pop(parameter.name) for parameter in own}
+        try:
+            options = SweepOptions.model_validate({k: v for k, v in given.items() if v not in (None, [])})
+        except ValidationError as error:
+            from servegrid.domain.yaml_files import explain
+
+            raise UserError(explain(error, SweepOptions)) from error
+        command(options=options, **arguments)
+
+    parameters = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_option(name))
+        for name in _fields()
+        if name not in without
+    ]
+    called.__signature__ = inspect.Signature([*own, *parameters])  # type: ignore[attr-defined]  # what Typer reads
+    called.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *parameters)}
+    return called
+
+
+def _fields() -> list[str]:
+    """The options in the order of their panels; within one, this class's before those of `Selection`."""
+    order = list(Panel)
+    own_first = sorted(SweepOptions.model_fields, key=lambda name: name in Selection.model_fields)
+    return sorted(own_first, key=lambda name: order.index(panel(name)))
+
+
+def panel(name: str) -> Panel:
+    """The group of a field's option in `--help`."""
+    (found,) = (entry for entry in SweepOptions.model_fields[name].metadata if isinstance(entry, Panel))
+    return found
+
+
+def _words(name: str, value: Any) -> tuple[str, ...]:
+    """The words that give a field of `SweepOptions` this value: a flag stands alone, a list is repeated."""
+    if value is None or value is False:
+        return ()
+    if value is True:
+        return (_flag(name),)
+    values = value if isinstance(value, tuple) else (value,)
+    return tuple(word for entry in values for word in (_flag(name), str(entry)))
+
+
+def _flag(name: str) -> str:
+    """The flag of a field of `SweepOptions`; that of a list is in the singular."""
+    repeated = get_origin(SweepOptions.model_fields[name].annotation) is tuple
+    return "--" + (name.removesuffix("s") if repeated else name).replace("_", "-")
+
+
+def _with_whole_path(param: str) -> str:
+    name, equals, value = param.partition("=")
+    return f"{name}{equals}{Path(value).absolute()}" if is_path(value) else param
+
+
+def _option(name: str) -> Any:
+    """The field as Typer wants an option: its type, name, help and what it is where it is not given."""
+    field = SweepOptions.model_fields[name]
+    repeated = get_origin(field.annotation) is tuple
+    kind: Any = list[str] if repeated else field.annotation
+    if type(None) in get_args(kind):
+        kind = next(t for t in get_args(kind) if t is not type(None))
+    if get_origin(kind) is Literal:
+        kind = str  # it is SweepOptions that says what is wrong, with the nearest name
+    default = field.default if not repeated else ", ".join(field.default)
+    shown = str(default) if default else False
+    option = typer.Option(
+        _flag(name), help=field.description, show_default=shown, rich_help_panel=panel(name).value
+    )
+    return Annotated[kind | None, option]

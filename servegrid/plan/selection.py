@@ -1,0 +1,108 @@
+"""The options that choose a part of a model's matrix. Every `--help` imports this, so it imports little."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field, PositiveFloat, field_validator, model_validator
+
+from servegrid.domain.values import Distribution, Protocol, SharedMemory, Value
+
+if TYPE_CHECKING:
+    from servegrid.domain.spec import Variant
+
+
+class Panel(Enum):
+    """The groups of options in `--help`, in the order shown; each field's annotation names its own."""
+
+    WHAT = "What to serve"
+    OWN = "Your own model"
+    SERVED = "How it is served"
+    MEASURED = "How it is measured"
+    SERVER = "Server"
+    WHERE = "Where it runs"
+
+
+class Selection(Value):
+    """Which part of the matrix is wanted, and bounds that make its points fewer than the model's spec has."""
+
+    formats: Annotated[tuple[str, ...], Panel.WHAT] = Field(
+        (), description="Only these serving formats; none: all of the model's"
+    )
+    precisions: Annotated[tuple[str, ...], Panel.WHAT] = Field(
+        (), description="Only these precisions; none: all of the model's"
+    )
+    accelerators: Annotated[tuple[str, ...], Panel.WHAT] = Field(
+        (), description="Only these accelerators; none: all of the model's"
+    )
+    instances: Annotated[int | None, Panel.SERVED] = Field(
+        None, ge=1, description="Only this number of instances; none: all of the model's"
+    )
+    max_batch_size: Annotated[int | None, Panel.SERVED] = Field(
+        None, ge=1, description="At most this batch size"
+    )
+    max_concurrency: Annotated[int | None, Panel.MEASURED] = Field(
+        None, ge=1, description="At most this concurrency online"
+    )
+    request_count: Annotated[int | None, Panel.MEASURED] = Field(
+        None, ge=1, description="At least this many requests a window"
+    )
+    window_s: Annotated[float | None, Panel.MEASURED] = Field(
+        None, gt=0, description="At least this many seconds a window"
+    )
+    fixed_points: Annotated[bool, Panel.MEASURED] = Field(
+        False,
+        description="Online, measure every concurrency of the model's spec; else those that find the knee",
+    )
+    request_rates: Annotated[tuple[PositiveFloat, ...], Panel.MEASURED] = Field(
+        (), description="Online, also send this many requests/s, whatever the answers do"
+    )
+    distribution: Annotated[Distribution, Panel.MEASURED] = Field(
+        "poisson", description="How the requests of a rate are spaced: `poisson` or `constant`"
+    )
+    slo: Annotated[str | None, Panel.MEASURED] = Field(
+        None, description="p99=50ms: online, also find the highest request rate within this latency"
+    )
+    protocol: Annotated[Protocol | None, Panel.SERVED] = Field(
+        None, description="`grpc` or `http`, whatever the model's spec says"
+    )
+    shared_memory: Annotated[SharedMemory | None, Panel.MEASURED] = Field(
+        None, description="`none`, `system` or `cuda`, whatever the model's spec says"
+    )
+
+    @field_validator("slo")
+    @classmethod
+    def _is_slo(cls, text: str | None) -> str | None:
+        from servegrid.domain.slo import parse
+
+        return str(parse(text)) if text is not None else None
+
+    @model_validator(mode="after")
+    def _has_a_rate(self) -> Selection:
+        if self.distribution != "poisson" and not self.request_rates and self.slo is None:
+            raise ValueError("--distribution spaces requests of a rate: give --request-rate or --slo, too")
+        return self
+
+    def bounded(self, variant: Variant) -> Variant:
+        """The variant within these bounds; a bound below every point of a list is its only point."""
+        batch, most = self.max_batch_size, self.max_concurrency
+        serving, offline, online = variant.serving, variant.offline, variant.online
+        if batch is not None and serving.max_batch_size:
+            batch = min(batch, serving.max_batch_size)
+            preferred = tuple(size for size in serving.preferred_batch_sizes if size <= batch)
+            serving = serving.model_copy(update={"max_batch_size": batch, "preferred_batch_sizes": preferred})
+            sizes = tuple(size for size in offline.batch_sizes if size <= batch) or (batch,)
+            offline = offline.model_copy(update={"batch_sizes": sizes})
+            online = online.model_copy(update={"client_batch": min(online.client_batch, batch)})
+        if most is not None:
+            points = {c for c in online.concurrency if c <= most}
+            if not (points and self.fixed_points):
+                points.add(min(most, max(online.concurrency)))  # as far as the search for the knee goes
+            online = online.model_copy(update={"concurrency": tuple(sorted(points))})
+        given = {name: getattr(self, name) for name in ("request_count", "window_s", "shared_memory")}
+        update = {name: value for name, value in given.items() if value is not None}
+        offline, online = offline.model_copy(update=update), online.model_copy(update=update)
+        if self.protocol is not None:
+            serving = serving.model_copy(update={"protocol": self.protocol})
+        return variant.model_copy(update={"serving": serving, "offline": offline, "online": online})

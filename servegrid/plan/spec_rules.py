@@ -1,0 +1,50 @@
+"""Rules of a `model.yaml` that know the formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from servegrid.domain.spec import FormatRules, ModelSpec
+from servegrid.domain.values import ExportFormat, Framework
+from servegrid.domain.yaml_files import load_yaml
+from servegrid.formats import FORMATS
+
+EXPORTS: dict[Framework, tuple[ExportFormat, ...]] = {
+    "torch": ("ts-trace", "ts-script", "torch-export", "onnx"),
+    "tensorflow": ("tf-savedmodel", "onnx"),
+    "onnx": ("onnx",),
+    "torchscript": ("ts-trace",),
+    "savedmodel": ("tf-savedmodel", "onnx"),
+}
+"""Rules of a `model.yaml` that know the formats."""
+
+
+def wrong_formats(spec: ModelSpec) -> str | None:
+    """What is wrong with the formats, if something is."""
+    known = EXPORTS[spec.framework]
+    for name, entry in spec.formats.items():
+        if entry.export not in known:
+            return f"formats.{name}.export: {spec.framework} exports {', '.join(known)}, not {entry.export}"
+        if name not in FORMATS:
+            return f"formats.{name}: not built; there are {', '.join(FORMATS)}"
+        module = FORMATS[name]
+        if entry.export != module.EXPORT:
+            return f"formats.{name}.export: it is made of {module.EXPORT}, not of {entry.export}"
+        for precision in entry.precisions:
+            if precision not in module.PRECISIONS:
+                return f"formats.{name}.precisions: {', '.join(module.PRECISIONS)} are built, not {precision}"
+    return None
+
+
+RULES = FormatRules(
+    wrong=wrong_formats, has_engines=lambda spec: any(FORMATS[name].ENGINES for name in spec.formats)
+)
+
+
+def load_spec(path: Path) -> ModelSpec:
+    """The spec in a `model.yaml`.
+
+    Raises:
+        UserError: the file is wrong.
+    """
+    return load_yaml(path, ModelSpec, RULES)

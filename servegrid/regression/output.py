@@ -1,0 +1,96 @@
+"""A comparison as JUnit XML, for a build server, and as Markdown, for a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from xml.etree import ElementTree
+
+from servegrid.regression.verdict import CellComparison, Comparison, Judged
+
+MARKS = {"regressed": "🔴 regressed", "improved": "🟢 improved", "same": "same", "unclear": "unclear"}
+HEAD = ("cell", "point", "column", "A", "B", "change (interval)", "noise floor", "verdict")
+
+
+def summary(comparison: Comparison) -> str:
+    """How many cells are what, in one line."""
+    changes = [cell.change for cell in comparison.cells if not cell.only_in]
+    counts = [f"{changes.count(kind)} {kind}" for kind in MARKS if kind in changes]
+    alone = [f"{n} only in {s}" for s in "AB" if (n := sum(c.only_in == s for c in comparison.cells))]
+    return ", ".join([*counts, *alone])
+
+
+def lines(cell: CellComparison, judged: Iterable[Judged]) -> list[tuple[str, ...]]:
+    """Rows under HEAD."""
+    return [
+        (
+            cell.cell,
+            entry.figures.point,
+            entry.figures.metric,
+            f"{entry.a:.2f}",
+            f"{entry.b:.2f}",
+            entry.text,
+            "" if entry.interval is None else f"{entry.interval.floor:.1%}",
+            entry.change,
+        )
+        for entry in judged
+    ]
+
+
+def junit(comparison: Comparison) -> str:
+    """One test case a cell: a failure where it regressed, skipped where only one side has it.
+
+    The form is that of JUnit's Ant task, which build servers read.
+    """
+    cells = comparison.cells
+    suite = ElementTree.Element(
+        "testsuite",
+        name=f"servegrid compare {comparison.a} {comparison.b}",
+        tests=str(len(cells)),
+        failures=str(len(comparison.regressed)),
+        errors="0",
+        skipped=str(sum(bool(cell.only_in) for cell in cells)),
+    )
+    for cell in cells:
+        case = ElementTree.SubElement(suite, "testcase", classname="servegrid.compare", name=cell.cell)
+        if cell.only_in:
+            ElementTree.SubElement(case, "skipped", message=f"only in {cell.only_in}")
+            continue
+        worse = [entry for entry in cell.judged if entry.change == "regressed"]
+        if cell.change == "regressed":
+            said = [f"{e.figures.point}: {e.figures.metric} {e.a:.2f} -> {e.b:.2f}, {e.text}" for e in worse]
+            said = [*filter(None, [cell.broken]), *said]
+            ElementTree.SubElement(case, "failure", message=said[0]).text = "\n".join(said)
+        output = ElementTree.SubElement(case, "system-out")
+        rows = [*cell.differences, *("  ".join(line[1:]) for line in lines(cell, cell.judged))]
+        output.text = "\n".join([comparison.method, *comparison.conditions, *rows])
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def markdown(comparison: Comparison) -> str:
+    """What changed first; everything else folded away."""
+    parts = [f"### servegrid: `{comparison.a}` (A) against `{comparison.b}` (B)", summary(comparison)]
+    around = [f"- {entry}" for entry in comparison.conditions]
+    differences = dict.fromkeys(d for cell in comparison.cells for d in cell.differences)
+    around += [f"- **different settings:** {entry}" for entry in differences]
+    if around:
+        parts.append("\n".join(["Differs around them:", *around]))
+    broken = [f"- {MARKS['regressed']}: {c.cell}: {c.broken}" for c in comparison.cells if c.broken]
+    if broken:
+        parts.append("\n".join(broken))
+    certain = [
+        line
+        for cell in comparison.cells
+        for line in lines(cell, (e for e in cell.judged if e.change in ("regressed", "improved")))
+    ]
+    if certain:
+        parts.append(_table(certain))
+    every = [line for cell in comparison.cells for line in lines(cell, cell.judged)]
+    parts.append(f"<details><summary>All {len(every)} figures</summary>\n\n{_table(every)}\n\n</details>")
+    parts.append(f"<sub>{comparison.method}.</sub>")
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    body = [(*row[:-1], MARKS[row[-1]]) for row in rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in (HEAD, ["---"] * len(HEAD), *body))

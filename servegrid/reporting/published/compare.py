@@ -1,0 +1,98 @@
+"""NVIDIA's published rows beside a campaign's own: the ratio, and what differs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import polars as pl
+
+from servegrid.reporting.published.table import LENGTH, plain
+from servegrid.reporting.recommendation import OF_CELL
+
+SAID = ("scenario", "card", "triton_release", "format", "precision", "accelerator")
+POINT = ("scenario", "format", "precision", "accelerator", "batch", "concurrency")
+"""What two rows must share to stand beside each other."""
+STATED = {
+    "length": ("sequence length", "max seq length"),
+    "max_batch_size": ("max batch size", "max batch size"),
+    "preferred_batch_sizes": ("preferred batch sizes", "triton preferred batch sizes"),
+    "max_queue_delay_us": ("max queue delay (us)", "triton max queue delay"),
+    "cuda_graph": ("CUDA graph", "nvidia tensorrt capture cuda graph"),
+}
+"""Our column -> its title and the published parameter, which not every table states."""
+VARIANT = "full"
+"""The variant that was published: figures of another say nothing beside it."""
+
+
+def figures(table: pl.DataFrame) -> pl.DataFrame:
+    """The points of a published.csv in our names: `SAID`, batch, concurrency and the figures."""
+    found = []
+    for row in table.iter_rows(named=True):
+        said = {plain(name): value for name, value in row.items() if value is not None}
+        found.append(
+            {name: row[name] for name in SAID}
+            | {"batch": int(said.get("batch") or said.get("client batch size") or 1)}
+            | {"concurrency": int(said.get("concurrency") or said.get("concurrent client requests") or 1)}
+            | {"published": float(said["inferences/second"]), "published_p99_ms": float(said["p99 latency"])}
+            | {"published_instances": int(float(said["number of model instances"]))}
+            | {
+                f"published_{ours}": said.get(theirs, "").removesuffix(".0") or None
+                for ours, (_, theirs) in STATED.items()
+            }
+        )
+    return pl.DataFrame(found, infer_schema_length=None)
+
+
+def beside(measurements: pl.DataFrame, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
+    """Each of our points of the published variant with NVIDIA's row of the same point: that of the same card,
+    or else of the fastest that was published; the ratio of throughputs, and what differs."""
+    found = []
+    for model, table in tables.items():
+        of_model = measurements.filter((pl.col("model") == model) & (pl.col("variant") == VARIANT))
+        ours = of_model.with_columns(LENGTH)
+        cards = figures(table).sort("published", descending=True)
+        for row in ours.join(cards, on=POINT).iter_rows(named=True):
+            found.append(row | {"same": _same_card(row)})
+    if not found:
+        return pl.DataFrame()
+    all_rows = pl.DataFrame(found, infer_schema_length=None)
+    chosen = all_rows.sort(["same", "published"], descending=True).unique((*OF_CELL, *POINT), keep="first")
+    return chosen.sort("model", "cell", "scenario", "batch", "concurrency").select(
+        *("cell", "gpu", "model", "format", "precision", "scenario", "batch", "concurrency", "throughput"),
+        "published",
+        ratio=pl.col("throughput") / pl.col("published"),
+        p99_ms="p99_ms",
+        published_p99_ms="published_p99_ms",
+        differs=pl.struct(pl.all()).map_elements(_differs, pl.String),
+    )
+
+
+def _same_card(row: dict[str, Any]) -> bool:
+    card, gpu = row["card"].split("-")[0], row["gpu"] or ""
+    return re.search(rf"\b{card}\b", gpu) is not None
+
+
+def _differs(row: dict[str, Any]) -> str:
+    """What is not the same, ours first; of what not every table states, where both sides know it."""
+    pairs = [
+        ("card", row["gpu"], row["gpu"] if row["same"] else row["card"]),
+        ("Triton", row["triton_release"], row["triton_release_right"]),
+        ("instances", row["instances"], row["published_instances"]),
+        ("backend", row["backend"], "native"),
+        ("weights", "random" if row["random_weights"] else "trained", "trained"),
+    ]
+    stated = [(title, _said(row[ours]), row[f"published_{ours}"]) for ours, (title, _) in STATED.items()]
+    pairs += [pair for pair in stated if None not in pair]
+    return "; ".join(
+        f"{what} {mine}, theirs {theirs or 'not said'}" for what, mine, theirs in pairs if mine != theirs
+    )
+
+
+def _said(value: object) -> str | None:
+    """A setting of ours as the published tables would say it; null where there is none."""
+    if isinstance(value, bool):
+        return "Enabled" if value else "Disabled"
+    if isinstance(value, list | pl.Series):
+        return " ".join(map(str, value)) or None
+    return None if value is None else str(value)

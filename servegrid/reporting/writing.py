@@ -1,0 +1,80 @@
+"""A campaign's rows as parquet, CSV, Markdown, HTML and images."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import polars as pl
+
+from servegrid.campaign import results
+from servegrid.campaign.asked import objective
+from servegrid.domain.errors import UserError
+from servegrid.domain.slo import Slo
+from servegrid.host.files import write_atomic
+from servegrid.reporting.charts import of_campaign
+from servegrid.reporting.history import past
+from servegrid.reporting.html import page
+from servegrid.reporting.images import write_images
+from servegrid.reporting.markdown import document
+from servegrid.reporting.published import table as published_table
+from servegrid.reporting.published.compare import beside
+from servegrid.reporting.published.document import render
+from servegrid.reporting.published.form import in_published_form
+from servegrid.reporting.tables import tables
+from servegrid.store.site import default_site
+
+
+def write(folder: Path, slo: Slo | None = None) -> str:
+    """Write every form of the report into the campaign's folder, for its own objective or for another that is
+    given; returns the Markdown.
+
+    Raises:
+        UserError: there is no such campaign.
+    """
+    cells, measurements = results.read(folder)
+    slo = slo or objective(folder)
+    models = cells["model"].unique(maintain_order=True).to_list()
+    theirs = published_table.read(default_site().models, models)
+    write_atomic(folder / "cells.parquet", _bytes(cells.write_parquet))
+    write_atomic(folder / "measurements.parquet", _bytes(measurements.write_parquet))
+    for scenario in ("offline", "online"):
+        table = results.published_columns(measurements, scenario)
+        write_atomic(folder / f"{scenario}.csv", _bytes(table.write_csv))
+    before = past(folder, (cells, measurements))
+    moved = [move for move in before.moves if move.campaigns[1] in cells["campaign"]]
+    text = document(folder.name, cells, measurements, slo, beside(measurements, theirs), moved)
+    write_atomic(folder / "report.md", text)
+    shown = tables(cells, measurements, theirs, before)
+    drawings = of_campaign(shown)
+    write_atomic(folder / "report.html", page(folder.name, cells, measurements, shown, drawings, slo))
+    write_images(folder / "charts", cells, measurements, drawings, before.trail)
+    return text
+
+
+def write_like_published(folder: Path) -> Path:
+    """Write the campaign's points as sections in the published form of each model: published.md.
+
+    Raises:
+        UserError: there is no such campaign, or nothing was published of its models.
+    """
+    cells, measurements = results.read(folder)
+    theirs = published_table.read(default_site().models, cells["model"].unique(maintain_order=True).to_list())
+    parts = []
+    for model, table in theirs.items():
+        of_model = measurements.filter(pl.col("model") == model)
+        if of_model.height:
+            parts += [f"# {model}", render(in_published_form(cells, of_model, table))]
+    if not parts:
+        raise UserError(f"{folder.name}: no point of a model that has a published.csv below models/")
+    write_atomic(folder / "published.md", "\n\n".join(parts))
+    return folder / "published.md"
+
+
+def _bytes(write: Callable[[IO[bytes]], None]) -> bytes:
+    """What it would write to a file. Polars does not tell a full disk by its name."""
+    file = io.BytesIO()
+    write(file)
+    return file.getvalue()

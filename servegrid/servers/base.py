@@ -1,0 +1,43 @@
+"""What every provider of a Triton server has, and what it gives."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Literal, Protocol
+
+from servegrid.domain.server import Offer, ServerChoice
+from servegrid.domain.values import Channel, Value
+from servegrid.store.site import Site
+
+
+class Running(Value):
+    """A server that has said it is ready. `shm_prefix` starts the names of its shared memory, `pid` is the
+    process whose end is the server's, where it is one of this host. `models` says how they get there: from
+    the `repository` on disk, with each load request (`upload`), or not at all (`fixed`: what is loaded
+    stays)."""
+
+    grpc_url: str
+    http_url: str
+    version: str
+    shm_prefix: str
+    log: str
+    provider: str
+    pid: int | None
+    channel: Channel = Channel()
+    models: Literal["repository", "upload", "fixed"] = "repository"
+
+
+class ServerProvider(Protocol):
+    """What a provider's module has."""
+
+    def offer(self, choice: ServerChoice) -> Offer:
+        """What its server can do; raises UserError where there is no telling."""
+
+    def problems(self, site: Site, choice: ServerChoice) -> list[str]:
+        """Why no server can be got here, each with what to do; empty when one can."""
+
+    def serve(
+        self, site: Site, repository: Path, log_path: Path, choice: ServerChoice
+    ) -> AbstractContextManager[Running]:
+        """A server for as long as the block runs, with none of our models loaded."""

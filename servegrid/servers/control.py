@@ -1,0 +1,81 @@
+"""Loading and unloading models of a running server, over gRPC."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tritonclient.grpc as triton
+from tritonclient.utils import InferenceServerException
+
+from servegrid.domain.errors import StepError
+from servegrid.host import proc
+from servegrid.servers.connection import ANSWER_S
+
+POLL_S = 0.02
+
+
+def load(
+    client: Any,
+    model: str,
+    config: str,
+    *,
+    timeout_s: float,
+    log: str,
+    files: Mapping[str, bytes] | None = None,
+) -> None:
+    """Load `model` with `config` (JSON), after unloading the one that is there; from `files`, by their place
+    in its folder, where the server has no repository of ours.
+
+    Raises:
+        StepError: the server refused or took longer than `timeout_s`.
+    """
+    try:
+        unload(client, model, timeout_s=timeout_s)
+        client.load_model(model, config=config, files=files, client_timeout=timeout_s)
+    except InferenceServerException as error:
+        raise StepError(f"the server did not load {model}: {error}{_reason(model, log)}", log=log) from error
+
+
+def unload(client: Any, model: str, *, timeout_s: float) -> None:
+    """Unload `model` and wait until it is gone: the server's own answer comes before that.
+
+    Raises:
+        InferenceServerException: the server refused, or the model was not gone after `timeout_s`.
+    """
+    if not client.is_model_ready(model, client_timeout=ANSWER_S):
+        return
+    client.unload_model(model, client_timeout=timeout_s)
+    deadline = time.monotonic() + timeout_s
+    while _state(client, model) in ("READY", "UNLOADING"):
+        if time.monotonic() > deadline:
+            raise InferenceServerException(f"{model} was not unloaded within {timeout_s:g} s")
+        time.sleep(POLL_S)
+
+
+def unload_all(url: str, *, timeout_s: float) -> None:
+    """Unload what a server has loaded; a server that no longer answers is left alone.
+
+    A server that stops with models loaded looks at them once a second only.
+    """
+    with triton.InferenceServerClient(url) as client:
+        try:
+            for model in client.get_model_repository_index(client_timeout=timeout_s).models:
+                unload(client, model.name, timeout_s=timeout_s)
+        except InferenceServerException:
+            return
+
+
+def _reason(model: str, log: str) -> str:
+    """Why a config was refused: the server's answer does not say, its log does."""
+    said = [line for line in proc.tail(Path(log)).splitlines() if f"model directory '{model}'" in line]
+    return f"\n{said[-1]}" if said else ""
+
+
+def _state(client: Any, model: str) -> str:
+    for entry in client.get_model_repository_index(client_timeout=ANSWER_S).models:
+        if entry.name == model:
+            return str(entry.state)
+    return ""

@@ -1,0 +1,172 @@
+"""The tritonserver binary of the `nvidia-pytriton` wheel, started on this host.
+
+The wheel lies in a folder of its own (`servegrid doctor --install-server`), without its Python
+dependencies, which would hold NumPy back. It has the Python backend only.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from servegrid.domain.errors import StepError
+from servegrid.domain.server import Offer, ServerChoice
+from servegrid.host import libpython, process_environment
+from servegrid.servers.base import Running
+from servegrid.servers.launch import PORT_TAKEN, Start, started
+from servegrid.store.site import Site
+
+WHEEL = "nvidia-pytriton==0.7.0"
+TRITON_RELEASE = "24.10"  # its server says 2.51.0
+BACKENDS: tuple[str, ...] = ("python",)
+PROTOCOLS = ("http", "grpc")
+READY_S = 30.0
+
+
+def offer(choice: ServerChoice) -> Offer:
+    """What the wheel's server can do."""
+    return Offer(release=TRITON_RELEASE, backends=BACKENDS)
+
+
+def problems(site: Site, choice: ServerChoice = ServerChoice()) -> list[str]:  # noqa: B008  # frozen
+    """Why the server cannot be started here, each with what to do."""
+    found = []
+    if platform.machine() != "x86_64" or sys.platform != "linux":
+        found.append(f"tritonserver: the wheel is for Linux x86_64, not {sys.platform} {platform.machine()}")
+    elif not _binary(site).is_file():
+        found.append(f"tritonserver: not in {_folder(site)}; run `servegrid doctor --install-server`")
+    elif not _stub(site).is_file():
+        found.append(f"tritonserver: the wheel has no Python backend stub for Python {_python()}")
+    if not libpython.find(site.home).is_file():
+        found.append(f"libpython: {libpython.find(site.home).name} is not there; {libpython.how_to_get()}")
+    return found
+
+
+def install(site: Site) -> Path:
+    """Put the wheel, and libpython where this host has none, into the site; returns the wheel's folder.
+
+    Raises:
+        AptError: libpython cannot be had here.
+        subprocess.CalledProcessError: pip failed.
+    """
+    libpython.install(site.home)
+    target = _folder(site)
+    fresh = target.with_name(f"{target.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(fresh), WHEEL]
+    subprocess.run(pip, check=True)
+    shutil.rmtree(target, ignore_errors=True)
+    fresh.rename(target)
+    return target
+
+
+@contextmanager
+def serve(
+    site: Site,
+    repository: Path,
+    log_path: Path,
+    choice: ServerChoice = ServerChoice(),  # noqa: B008  # frozen
+) -> Iterator[Running]:
+    """A ready server on `repository`, with no model loaded; gone when the block ends.
+
+    Raises:
+        StepError: it ended or was not ready within READY_S.
+    """
+    with ExitStack() as stack:
+        try:
+            running = stack.enter_context(_serve(site, repository, log_path))
+        except StepError as error:
+            if PORT_TAKEN not in str(error):
+                raise
+            # Somebody has begun to listen where nobody did when the ports were chosen.
+            running = stack.enter_context(_serve(site, repository, log_path))
+        yield running
+
+
+@contextmanager
+def _serve(site: Site, repository: Path, log_path: Path) -> Iterator[Running]:
+    start = Start.fresh()
+    args = [
+        str(_binary(site)),
+        *start.options(repository),
+        f"--backend-directory={_backend_folder(site)}",
+        "--allow-metrics=false",  # nobody reads them, and a port less may be taken by another
+        *(f"--{kind}-address=127.0.0.1" for kind in PROTOCOLS),
+        *(f"--{kind}-port={start.ports[kind]}" for kind in PROTOCOLS),
+    ]
+    env = {**process_environment.of_site(site.home), **_environment(site)}
+    with started(args, start, provider="embedded", log_path=log_path, ready_s=READY_S, env=env) as running:
+        yield running
+
+
+def start_line(site: Site) -> tuple[dict[str, str], list[str]]:
+    """Environment, and the start of the command line, of a server that is not ours to stop."""
+    places = [str(_binary(site)), f"--backend-directory={_backend_folder(site)}"]
+    return {**_environment(site), "PATH": f"{Path(sys.executable).parent}{os.pathsep}/usr/bin:/bin"}, places
+
+
+def _environment(site: Site) -> dict[str, str]:
+    """The stub must find this interpreter's prefix (PATH) and its own libpython (LD_LIBRARY_PATH).
+
+    With only the first it loads the system's libpython over another release's standard library. The library
+    is in a folder of its own: beside it the system keeps others, and a framework would take its cuDNN or its
+    BLAS from there. What LD_LIBRARY_PATH says already stays: in containers it names the driver's folder.
+    """
+    given = os.environ.get("LD_LIBRARY_PATH", "")
+    # Named by its place: hosts that share this home may have theirs elsewhere.
+    library = libpython.find(site.home)
+    folder = site.home.joinpath("libpython", *library.parent.parts[1:])
+    _link(folder, library)
+    return {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+        "LD_LIBRARY_PATH": os.pathsep.join([str(folder), *filter(None, [given])]),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def _backend_folder(site: Site) -> Path:
+    """The wheel's Python backend with the stub of this interpreter, as links."""
+    folder = site.home / "backends" / _python()
+    wheel = _folder(site) / "pytriton" / "tritonserver"
+    for source in (
+        wheel / "backends" / "python" / "libtriton_python.so",
+        wheel / "backends" / "python" / "triton_python_backend_utils.py",
+        _stub(site),
+    ):
+        _link(folder / "python", source)
+    return folder
+
+
+def _link(folder: Path, target: Path) -> None:
+    """Have `folder` hold a link to `target`: one that is right is not touched, another is replaced at once,
+    for servers of this home start beside one another."""
+    folder.mkdir(parents=True, exist_ok=True)
+    link = folder / target.name
+    if not link.is_symlink() or link.readlink() != target:
+        fresh = folder / f".{target.name}.{os.getpid()}"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(target)
+        fresh.replace(link)
+
+
+def _folder(site: Site) -> Path:
+    return site.home / "tritonserver"
+
+
+def _binary(site: Site) -> Path:
+    return _folder(site) / "pytriton" / "tritonserver" / "bin" / "tritonserver"
+
+
+def _stub(site: Site) -> Path:
+    stubs = _folder(site) / "pytriton" / "tritonserver" / "python_backend_stubs"
+    return stubs / _python() / "triton_python_backend_stub"
+
+
+def _python() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -1,0 +1,53 @@
+"""Whether the model that a server has loaded is the one that a cell would have loaded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from google.protobuf import json_format
+from tritonclient.grpc import model_config_pb2 as pb
+from tritonclient.utils import InferenceServerException
+
+from servegrid.domain.errors import StepError, UnsupportedError
+from servegrid.servers.connection import ANSWER_S
+
+
+def check_loaded(client: Any, model: str, config: str, *, log: str) -> None:
+    """Compare the server's config of `model` with the wanted one (JSON), in what a client can tell apart.
+
+    Raises:
+        UnsupportedError: it is not loaded, or serves something else.
+        StepError: the server does not answer.
+    """
+    wanted = json_format.Parse(config, pb.ModelConfig())
+    try:
+        if not client.is_model_ready(model, client_timeout=ANSWER_S):
+            raise UnsupportedError(f"the server loads no models on request, and {model} is not loaded there")
+        found = client.get_model_config(model, client_timeout=ANSWER_S).config
+    except InferenceServerException as error:
+        raise StepError(f"the server did not answer: {error}", log=log) from error
+    there, ours = _facts(found), _facts(wanted)
+    if different := [f"{name} {there[name]}, not {ours[name]}" for name in ours if ours[name] != there[name]]:
+        raise UnsupportedError(
+            f"the server loads no models on request, and the {model} that is loaded there has "
+            + "; ".join(different)
+        )
+
+
+def _facts(config: Any) -> dict[str, Any]:
+    batcher = config.dynamic_batching
+    return {
+        "backend": config.backend,
+        "session": config.parameters["session"].string_value if "session" in config.parameters else None,
+        "max_batch_size": config.max_batch_size,
+        "instances": sum(group.count for group in config.instance_group),
+        "preferred_batch_size": list(batcher.preferred_batch_size),
+        "max_queue_delay_microseconds": batcher.max_queue_delay_microseconds,
+        "dynamic batching": config.HasField("dynamic_batching"),
+        "inputs": _tensors(config.input),
+        "outputs": _tensors(config.output),
+    }
+
+
+def _tensors(tensors: Any) -> dict[str, tuple[str, tuple[int, ...]]]:
+    return {t.name: (pb.DataType.Name(t.data_type), tuple(t.dims)) for t in tensors}

@@ -1,0 +1,1 @@
+"""What a person brings, made into a model folder."""

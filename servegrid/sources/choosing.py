@@ -1,0 +1,88 @@
+"""The models that a sweep's options name: folders of models/, another folder, or a model file."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from servegrid.domain.errors import UserError
+from servegrid.domain.plugins import Plugin
+from servegrid.domain.spec import ModelSpec
+from servegrid.domain.values import Scalar
+from servegrid.domain.yaml_files import explain, parse_yaml
+from servegrid.host.files import digest_path, is_path
+from servegrid.plan.models import known_models, load_folder, load_model
+from servegrid.plan.options import ALL, SweepOptions
+from servegrid.plan.spec_rules import RULES
+from servegrid.sources.model_file import model_folder
+from servegrid.store.site import Site
+
+
+def choose_plugins(options: SweepOptions, site: Site) -> list[Plugin]:
+    """The plug-ins, with the parameters and import paths of the options.
+
+    Raises:
+        UserError: a name is unknown, a file or folder is missing or not what it should be.
+    """
+    options = options.anywhere()  # a parameter's path is in cache keys: one file has one
+    if options.model_file:
+        kind, path = options.model_file
+        found = [model_folder(kind, Path(path), options.shapes, options.samples, site)]
+    elif options.model_dir:
+        found = [load_folder(Path(options.model_dir))]
+    else:
+        names = known_models(site.models) if options.models == (ALL,) else dict.fromkeys(options.models)
+        found = [load_model(site.models, name) for name in names]
+    paths = tuple(Path(path) for path in options.plugin_paths)
+    for folder in paths:
+        if not folder.is_dir():
+            raise UserError(f"--plugin-path {folder}: no such folder")
+    parameters = dict(_parameter(text) for text in options.params)
+    files = {
+        name: digest_path(Path(value))
+        for name, value in parameters.items()
+        if isinstance(value, str) and is_path(value)
+    }
+    return [
+        plugin.model_copy(
+            update={
+                "spec": _with_parameters(plugin.spec, choose_variant(options, plugin.spec), parameters),
+                "paths": paths,
+                "files": files,
+            }
+        )
+        for plugin in found
+    ]
+
+
+def choose_variant(options: SweepOptions, spec: ModelSpec) -> str:
+    """The variant that is asked for; where none is, the only one of a model that has but one."""
+    only = len(spec.variants) == 1 and "variant" not in options.model_fields_set
+    return next(iter(spec.variants)) if only else options.variant
+
+
+def _parameter(text: str) -> tuple[str, Scalar]:
+    """`NAME=VALUE`: the name of an argument, and a value read as a scalar of YAML."""
+    name, equals, value = text.partition("=")
+    try:
+        read = parse_yaml(value)
+    except ValueError:
+        read = value
+    infinite = isinstance(read, float) and not math.isfinite(read)  # JSON has no word for it
+    if not name.isidentifier() or not equals or not isinstance(read, bool | int | float | str) or infinite:
+        raise UserError(f"--param {text}: expected NAME=VALUE, with a number, true, false or a text as value")
+    return name, read
+
+
+def _with_parameters(spec: ModelSpec, variant: str, parameters: dict[str, Scalar]) -> ModelSpec:
+    """The spec with these parameters of a variant; what it makes of an unknown variant is told later."""
+    if not parameters or variant not in spec.variants:
+        return spec
+    data = spec.model_dump()
+    data["variants"][variant]["parameters"] |= parameters
+    try:
+        return ModelSpec.model_validate(data, context=RULES)
+    except ValidationError as error:
+        raise UserError(f"--param: {explain(error, ModelSpec)}") from error

@@ -1,0 +1,130 @@
+"""A model file, without any Python of its own, as a model folder: the stages after this see no difference.
+
+The folder is an artifact of the store, so a file is read once.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import tempfile
+from pathlib import Path
+
+from servegrid.domain.errors import StepError, UnsupportedError, UserError
+from servegrid.domain.names import LONGEST_NAME
+from servegrid.domain.plugins import Plugin
+from servegrid.domain.values import ModelFile
+from servegrid.frameworks.file_plugin import PROTOBUF_LIMIT, TEMPLATE
+from servegrid.host.environment import how_to_install, missing, versions
+from servegrid.host.files import digest_path
+from servegrid.plan.spec_rules import load_spec
+from servegrid.store.build import Workplace, run_step
+from servegrid.store.site import Site
+from servegrid.store.store import BuildRequest
+
+VERSION = 1
+TIMEOUT_S = 1800.0
+
+
+LIBRARIES: dict[ModelFile, tuple[str, ...]] = {
+    "onnx": ("onnx", "onnxruntime"),
+    "torchscript": ("torch",),
+    "savedmodel": ("tensorflow", "keras"),
+}
+"""Distributions that reading and running the file need."""
+
+
+def model_folder(
+    kind: ModelFile, path: Path, shapes: tuple[str, ...], samples: str | None, site: Site
+) -> Plugin:
+    """The plug-in that is made of a file: its spec from what the file says of its inputs and outputs.
+
+    Raises:
+        UserError: the file, a shape or the samples cannot be used; nothing is kept.
+    """
+    flag = f"--{kind} {path}"
+    _check_kind(kind, path, flag)
+    files = {"file": path.absolute()}
+    if samples is not None:
+        files["samples"] = Path(samples).absolute()
+        if not files["samples"].is_file():
+            raise UserError(f"--samples {samples}: no such file")
+    absent = missing(LIBRARIES[kind])
+    if absent:
+        raise UserError(
+            f"{flag}: not installed: {', '.join(absent)}; in the checkout run `{how_to_install(absent)}`"
+        )
+    request = BuildRequest(
+        stage="read_model_file",
+        version=VERSION,
+        fields={
+            "kind": kind,
+            "name": _name(path),
+            "shapes": dict(_shape(text) for text in shapes),
+            "requires": LIBRARIES[kind],
+        },
+        sources={name: digest_path(place) for name, place in files.items()} | _external(kind, path),
+        libraries=versions(LIBRARIES[kind]),
+    )
+
+    def read(folder: Path) -> None:
+        with tempfile.TemporaryDirectory() as logs:
+            at = Workplace(
+                site=site,
+                plugin=TEMPLATE,
+                logs=Path(logs),
+                profile="cpu",
+                cell=request.fields["name"],
+                timeout_s=TIMEOUT_S,
+            )
+            try:
+                run_step(
+                    request.stage,
+                    fields=request.fields,
+                    inputs={},
+                    output=folder,
+                    at=at,
+                    files=files,
+                    level=logging.DEBUG,
+                )
+            except UnsupportedError as error:
+                raise UserError(f"{flag}: {error}") from error
+            except StepError as error:
+                raise UserError(f"{flag}: it could not be read: {error}") from error
+
+    folder = site.store.path(site.store.build(request, read))
+    return Plugin(spec=load_spec(folder / "model.yaml"), folder=folder)
+
+
+def _check_kind(kind: ModelFile, path: Path, flag: str) -> None:
+    if not path.exists():
+        raise UserError(f"{flag}: no such file or folder")
+    if kind == "onnx" and path.stat().st_size > PROTOBUF_LIMIT:
+        raise UserError(f"{flag}: over 2 GB, which no ONNX file can be; keep its weights as external data")
+    if path.is_dir() and kind != "savedmodel":
+        raise UserError(f"{flag}: a folder; give the model's file")
+    if kind == "savedmodel" and not (path / "saved_model.pb").is_file():
+        raise UserError(f"{flag}: not a SavedModel: that is a folder with a saved_model.pb in it")
+
+
+def _external(kind: ModelFile, path: Path) -> dict[str, str]:
+    """Digests of the files beside an ONNX file that it may keep its weights in: it names them."""
+    if kind != "onnx":
+        return {}
+    content = path.read_bytes()
+    beside = sorted(p for p in path.absolute().parent.iterdir() if p.is_file() and p.name != path.name)
+    return {f"beside/{p.name}": digest_path(p) for p in beside if p.name.encode() in content}
+
+
+def _name(path: Path) -> str:
+    """The model's name: what of the file's a name can have."""
+    stem = path.absolute().name.removesuffix(path.suffix)
+    return re.sub(r"\W+", "_", stem, flags=re.ASCII)[:LONGEST_NAME] or "model"
+
+
+def _shape(text: str) -> tuple[str, list[int]]:
+    """`NAME=1,3,224,224`."""
+    name, equals, axes = text.rpartition("=")
+    if not name or not equals or not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", axes):
+        raise UserError(f"--shape {text}: expected NAME=1,3,224,224: whole numbers from 1, the batch first")
+    return name, [int(axis) for axis in axes.split(",")]

@@ -1,0 +1,1 @@
+"""Artifacts, and the child processes that build them."""

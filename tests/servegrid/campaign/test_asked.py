@@ -1,0 +1,26 @@
+"""What a campaign was asked for: read back, none without it, and a damaged one named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from servegrid.campaign.asked import asked, ground, objective
+from servegrid.domain.errors import UserError
+
+
+def test_options_of_a_campaign_are_read_back(tmp_path: Path) -> None:
+    assert (asked(tmp_path), objective(tmp_path), ground(tmp_path, "t4")) == ({}, None, tmp_path)
+    options = {"slo": "avg=0.2s", "profiles": ["cpu", "t4"]}
+    (tmp_path / "campaign.json").write_text(json.dumps({"options": options, "attempt": 1}))
+    assert (asked(tmp_path), str(objective(tmp_path))) == (options, "avg=200ms")
+    assert ground(tmp_path, "t4") == tmp_path / "t4"
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"options": 1}', '{"options": {"slo": "50ms"}}'])
+def test_damaged_options_are_told_with_their_file(tmp_path: Path, text: str) -> None:
+    (tmp_path / "campaign.json").write_text(text)
+    with pytest.raises(UserError, match=r"campaign\.json: "):
+        objective(tmp_path)

@@ -1,0 +1,102 @@
+"""SavedModels are read and exported; spoilt ones have their error."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+SAVEDMODEL = """
+import shutil
+import tensorflow as tf
+class Module(tf.Module):
+    def __init__(self):
+        self.w = tf.Variable(tf.ones([6, 3]))
+    @tf.function
+    def serve(self, x):
+        return {"y": tf.nn.softmax(x @ self.w)}
+module = Module()
+call = module.serve.get_concrete_function(tf.TensorSpec([None, 6], tf.float32, name="x"))
+tf.saved_model.save(module, f"{folder}/good", signatures={"serving_default": call})
+tf.saved_model.save(module, f"{folder}/other", signatures={"other": call})
+def spoilt(name, change):
+    shutil.copytree(f"{folder}/good", f"{folder}/{name}")
+    change(Path(folder) / name)
+def cut(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+spoilt("no-variables", lambda p: shutil.rmtree(p / "variables"))
+spoilt("no-index", lambda p: (p / "variables" / "variables.index").unlink())
+spoilt("no-values", lambda p: (p / "variables" / "variables.data-00000-of-00001").unlink())
+spoilt("cut-values", lambda p: cut(p / "variables" / "variables.data-00000-of-00001"))
+spoilt("cut-graph", lambda p: cut(p / "saved_model.pb"))
+spoilt("empty-graph", lambda p: (p / "saved_model.pb").write_bytes(b""))
+spoilt("pickle-for-graph", lambda p: shutil.copy(f"{folder}/pickle", p / "saved_model.pb"))
+names = ("good", "other", "garbage", "no-variables", "no-index", "no-values", "cut-values", "cut-graph")
+names += ("empty-graph", "pickle-for-graph")
+cases = [{"id": name, "file": name} for name in names]
+"""
+EXPORT = """
+from servegrid.frameworks.framework_steps import export, reference
+from servegrid.frameworks.plugin_steps import prepare, profile_data
+plugin, out = Path(folder) / "made" / "good", Path(folder) / "out"
+sys.path.insert(0, str(plugin))
+tensor = lambda name, last: {"name": name, "dtype": "float32", "shape": [-1, last]}
+fields = {
+    "framework": "savedmodel", "parameters": {}, "opset": 17, "variant": "file",
+    "samples": 64, "batch_size": 8,
+    "interface": {"inputs": [tensor("x", 6)], "outputs": [tensor("y", 3)]},
+}
+def step(function, name, inputs, **more):
+    (out / name).mkdir(parents=True)
+    function(Job(step="", fields=fields | more, inputs=inputs, plugin=plugin, output=out / name))
+    return out / name
+prepared = {"prepared": step(prepare, "prepared", {})}
+step(export, "tf-savedmodel", prepared, format="tf-savedmodel")
+step(export, "onnx", prepared, format="onnx")
+samples = {"samples": step(profile_data, "samples", prepared)}
+step(reference, "reference", prepared | samples)
+"""
+
+
+@pytest.fixture(scope="module")
+def answers(files: Path, ask: Callable[..., Any]) -> dict[str, str]:
+    """What one process says of every SavedModel; it exports the good one, too."""
+    (files / "garbage").mkdir()
+    (files / "garbage" / "saved_model.pb").write_bytes(b"\x93\x00garbage")
+    return ask("savedmodel", SAVEDMODEL, EXPORT)
+
+
+SPOILT = (
+    *("garbage", "no-variables", "no-index", "no-values", "cut-values", "cut-graph", "empty-graph"),
+    "pickle-for-graph",
+)
+
+
+@pytest.mark.parametrize("name", SPOILT)
+@pytest.mark.fault(
+    "Inputs: SavedModels", "one line that says what is wrong with the file; nothing of it is kept or run"
+)
+def test_spoilt_savedmodel(name: str, answers: dict[str, str], happened: Any) -> None:
+    said = answers[name]
+    assert said.startswith("not a SavedModel that TensorFlow can load: ")
+    assert "\n" not in said
+    assert not Path("ran").exists()
+    happened(said)
+
+
+def test_savedmodels(files: Path, answers: dict[str, str]) -> None:
+    assert answers["good"] == "ok"
+    assert "no signature 'serving_default'; it has: other" in answers["other"]
+    assert (files / "out" / "tf-savedmodel" / "model.savedmodel" / "saved_model.pb").is_file()
+    graph = onnx.load(str(files / "out" / "onnx" / "model.onnx")).graph
+    assert ([v.name for v in graph.input], [v.name for v in graph.output]) == (["x"], ["y"])
+    with np.load(files / "out" / "reference" / "outputs.npz") as file:
+        np.testing.assert_allclose(file["y"], np.full((64, 3), 1 / 3), rtol=1e-5)
+    counted = json.loads((files / "out" / "reference" / "count.json").read_text())
+    assert (counted["weights"], counted["sample_bytes"]) == (18, 4 * 6 + 4 * 3)
+    assert 2 * 18 <= counted["flops"] <= 2 * 18 + 5 * 3  # the product; TensorFlow counts a softmax, too

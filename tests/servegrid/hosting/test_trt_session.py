@@ -1,0 +1,110 @@
+"""Which engines the TensorRT session runs, and, with a GPU, that it runs them right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from servegrid.domain.tolerances import Tolerances
+from servegrid.domain.values import Interface
+from servegrid.formats.trt import format as trt
+from servegrid.frameworks import artifacts
+from servegrid.host.environment import card, missing
+from servegrid.store.build import Job
+
+pytestmark = pytest.mark.skipif(
+    bool(missing(trt.LIBRARIES)), reason=f"not installed: {missing(trt.LIBRARIES)}"
+)
+
+ENGINE = {"library": "tensorrt-rtx", "version": "1.7.1.116", "compute_capabilities": ["8.6", "8.9"]}
+HERE = ["tensorrt-rtx", "1.7.1.116"]
+MADE = "the engine was built by tensorrt-rtx 1.7.1.116; "
+CARDS = "this engine of tensorrt-rtx 1.7.1.116 runs on NVIDIA cards of compute capability 8.6, 8.9; "
+CASES = [
+    ([*HERE, "8.6"], None),
+    ([*HERE, "8.9"], None),
+    ([*HERE, "9.0"], CARDS + "this host's has 9.0"),
+    ([*HERE, None], CARDS + "this host has none"),
+    (["tensorrt-rtx", "1.7.2.1", "8.6"], MADE + "tensorrt-rtx 1.7.2.1 is installed here"),
+    (["tensorrt", "1.7.1.116", "8.6"], MADE + "tensorrt 1.7.1.116 is installed here"),
+    (["tensorrt", "11.4.0.106", "9.0"], MADE + "tensorrt 11.4.0.106 is installed here"),
+]
+ASK = """
+import json, sys
+from pathlib import Path
+from servegrid.hosting.trt_session import Session, refusal
+engine, cases = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+said = []
+for kind in ("CPU", "GPU"):
+    try:
+        Session(Path("/nowhere"), kind)
+        said.append("opened")
+    except (RuntimeError, OSError) as error:
+        said.append(str(error))
+print(json.dumps([[refusal(engine, *case) for case in cases], said]))
+"""
+
+
+def test_engine_of_another_library_or_card_is_refused_with_both_named(run_python: Callable[..., str]) -> None:
+    text = run_python(ASK, json.dumps(ENGINE), json.dumps([case for case, _ in CASES]))
+    found, (on_cpu, on_gpu) = json.loads(text.splitlines()[-1])
+    assert found == [expected for _, expected in CASES]
+    assert on_cpu == "a TensorRT engine runs on a GPU, not on KIND_CPU"
+    assert on_gpu.startswith("PyTorch, which moves the tensors, sees no GPU") or "engine.json" in on_gpu
+
+
+RUN = """
+import json, sys
+from pathlib import Path
+import numpy as np
+from servegrid.formats.trt.convert import convert_tensorrt
+from servegrid.store.build import Job
+from servegrid.hosting.trt_session import Session
+job = Job.model_validate_json(Path(sys.argv[1]).read_text())
+convert_tensorrt(job)
+session = Session(job.output, "GPU")
+right = []
+for batch in (1, 8, 2):
+    x = np.arange(batch * 6, dtype=np.float32).reshape(batch, 6) % 5
+    y = session.run({"x": x})
+    right.append(np.array_equal(y["double"], 2 * x))
+try:
+    session.run({"x": np.zeros((9, 6), np.float32)})
+except RuntimeError as error:
+    right.append(str(error).startswith("x: shape [9, 6]: "))
+print(json.dumps([sorted(p.name for p in job.output.iterdir()), list(map(bool, right))]))
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not card(), reason="needs an NVIDIA GPU that the installed TensorRT runs on")
+def test_session_runs_the_batches_that_the_engine_is_built_for_and_no_other(
+    interface: Callable[..., Interface],
+    onnx_artifact: Callable[..., Path],
+    run_python: Callable[..., str],
+    tmp_path: Path,
+) -> None:
+    io = interface([("x", "float32", (-1, 6))], [("double", "float32", (-1, 6))])
+    source = onnx_artifact(io, [("Add", ["x", "x"], ["double"], {})])
+    x = np.arange(12, dtype=np.float32).reshape(2, 6)
+    artifacts.write_interface(source, io)
+    artifacts.write_example(source, {"x": x}, {"double": 2 * x})
+    fields = {
+        "precision": "fp32",
+        "tolerances": Tolerances(absolute=1e-6, cosine=0.999).model_dump(),
+        "library": trt.library(),
+        "shapes": {"x": {"min": [1, 6], "opt": [4, 6], "max": [8, 6]}},
+        "workspace_bytes": None,
+        "card": card(),
+    }
+    output = tmp_path / "engine"
+    output.mkdir()
+    job = Job(step="x", fields=fields, inputs={"source": source}, plugin=tmp_path, output=output)
+    (tmp_path / "job.json").write_text(job.model_dump_json())
+    files, right = json.loads(run_python(RUN, tmp_path / "job.json").splitlines()[-1])
+    assert {"engine.json", "margins.json", "model.plan"} <= set(files)
+    assert right == [True] * 4

@@ -1,0 +1,119 @@
+"""Which server a campaign uses, and what its plan becomes on a server that can do less."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flows.planning import choose_generator, plan
+from servegrid.domain.errors import UserError
+from servegrid.domain.plugins import load_profile
+from servegrid.domain.profile import GpuProfile
+from servegrid.domain.server import Offer, ServerChoice
+from servegrid.domain.values import Channel
+from servegrid.plan.matrix import Plan
+from servegrid.plan.options import SweepOptions
+from servegrid.plan.server_choosing import choose_server, fit, own_server
+from servegrid.servers import SERVERS
+from servegrid.store.site import Site
+
+REMOTE = {"name": "remote", "url": "grpcs://triton.example:8001", "headers_file": "/etc/headers"}
+
+
+@pytest.fixture
+def cpu(site: Site) -> GpuProfile:
+    return load_profile(site.profiles, "cpu")
+
+
+def planned(site: Site, **selection: Any) -> Plan:
+    asked = {"formats": ("onnx",), "accelerators": ("none",), "generator": "client", **selection}
+    return plan(SweepOptions.model_validate(asked), site)[0].plan
+
+
+def test_the_options_say_which_server_else_the_profile_else_the_embedded_one(cpu: GpuProfile) -> None:
+    assert choose_server(SweepOptions(), cpu, SERVERS) == ServerChoice()
+    theirs = cpu.model_copy(update={"server": ServerChoice.model_validate(REMOTE)})
+    found = choose_server(SweepOptions(), theirs, SERVERS)
+    assert (found.name, found.address) == ("remote", "triton.example:8001")
+    assert (found.channel.tls, str(found.channel.headers_file)) == (True, "/etc/headers")
+    assert choose_server(SweepOptions(url="grpc://elsewhere:1"), theirs, SERVERS).channel.tls is False
+    assert choose_server(SweepOptions(server="embedded"), theirs, SERVERS) == ServerChoice()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"server": "remot"}, r"unknown server 'remot': did you mean 'remote'\?"),
+        ({"server": "remote"}, "needs the url of the server, grpc://HOST:PORT or grpcs://HOST:PORT"),
+        ({"server": "remote", "url": "http://a:1"}, r"url: .*grpc.*\(found 'http://a:1'\)"),
+        ({"url": "grpc://a:1"}, "url, ca_file and headers_file go with server remote"),
+        ({"server": "remote", "url": "grpc://a:1", "ca_file": "ca.pem"}, "begins with grpcs://"),
+        ({"triton_release": "25.02"}, "the embedded server has one"),
+        ({"server": "remote", "url": "grpc://a:1", "cores_awake": True}, "goes with the embedded server"),
+        ({"server": "docker", "cores_awake": True}, "goes with the embedded server"),
+    ],
+)
+def test_what_does_not_go_together_is_told(cpu: GpuProfile, options: dict[str, Any], said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        choose_server(SweepOptions.model_validate(options), cpu, SERVERS)
+
+
+@pytest.mark.parametrize("asked", [None, True])
+def test_cores_are_kept_awake_for_the_server_and_said_of_every_cell(
+    asked: bool | None, site: Site, cpu: GpuProfile
+) -> None:
+    assert choose_server(SweepOptions(cores_awake=asked), cpu, SERVERS).cores_awake is bool(asked)
+    of_profile = cpu.model_copy(update={"server": ServerChoice(cores_awake=True)})
+    assert choose_server(SweepOptions(cores_awake=asked), of_profile, SERVERS).cores_awake
+    cells = planned(site, cores_awake=asked).cells
+    assert {s.cores_awake for cell in cells for s in (cell.static, cell.dynamic)} == {bool(asked)}
+
+
+def test_perf_analyzer_is_not_used_where_secrets_would_be_on_its_command_line(site: Site) -> None:
+    channel = Channel(tls=True)
+    assert choose_generator(SweepOptions(), site, channel) == "client"
+    with pytest.raises(UserError, match="take --generator client"):
+        choose_generator(SweepOptions(generator="perf_analyzer"), site, channel)
+
+
+def test_tensors_travel_in_the_requests_where_no_memory_is_shared(site: Site) -> None:
+    offer = Offer(release="24.10", backends=("python",), shared_memory=False)
+    found = fit(planned(site), ServerChoice(), offer)
+    assert len(found.cells) > 1
+    assert {c.shared_memory for cell in found.cells for c in (cell.offline, cell.online)} == {"none"}
+
+
+def test_http_is_refused_where_the_server_is_a_remote_one(site: Site) -> None:
+    offer = Offer(release="24.10", backends=("python",))
+    http = planned(site, protocol="http")
+    with pytest.raises(UserError, match=r"protocol http .* gRPC only: give --protocol grpc"):
+        fit(http, ServerChoice.model_validate(REMOTE), offer)
+    assert fit(http, ServerChoice(), offer).cells == http.cells
+    assert fit(planned(site), ServerChoice.model_validate(REMOTE), offer).cells
+
+
+def test_tune_and_compare_want_a_server_of_their_own_and_say_how_to_get_one(site: Site) -> None:
+    (cell, *_) = planned(site).cells
+    with pytest.raises(UserError, match=r"gpu_profiles/cpu\.yaml, server: .*give --profile with one whose"):
+        own_server(ServerChoice.model_validate(REMOTE), cell)
+    docker = ServerChoice(name="docker")
+    assert own_server(docker, cell).triton_release == cell.product.triton_release
+    assert own_server(ServerChoice(), cell) == ServerChoice()  # it is of the one release that it is
+
+
+def test_a_server_that_loads_nothing_has_one_cell_of_a_model_measured_as_it_is(site: Site) -> None:
+    choice = ServerChoice.model_validate(REMOTE)
+    offer = Offer(release="24.10", backends=("python",), loads=False, loaded=("bert_large_qa",))
+    one = planned(site, precisions=("fp16",))
+    (cell,) = fit(one, choice, offer).cells
+    assert cell.static == cell.dynamic == one.cells[0].dynamic
+    all_ = planned(site)
+    several = fit(all_, choice, offer)
+    assert not several.cells
+    reasons = [e.reason for e in several.excluded if e.cell in all_.cells]
+    assert len(reasons) == len(all_.cells) > 1
+    said = "its bert_large_qa is, by --format, --precision, --accelerator and --instances"
+    assert all(said in reason for reason in reasons)
+    (absent,) = fit(one, choice, offer.model_copy(update={"loaded": ("another",)})).excluded
+    assert absent.reason == f"{choice.url} loads no models on request, and has no bert_large_qa loaded"

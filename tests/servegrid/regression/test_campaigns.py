@@ -1,0 +1,168 @@
+"""Two campaigns: what is flagged, what is refused, and what each form says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from servegrid.campaign.results import Row, Writer
+from servegrid.domain.errors import UserError
+from servegrid.domain.root import ROOT
+from servegrid.regression.campaigns import Rule, compare, read_side
+from servegrid.regression.output import junit, markdown, summary
+from servegrid.regression.verdict import Comparison
+
+POINTS = (("offline", 1, 1), ("online", 1, 4))
+
+
+def campaign(
+    results: Path, name: str, speed: float, *, cells: tuple[str, ...] = ("m-onnx", "m-ts"), **more: object
+) -> str:
+    """A campaign whose cells do 1000 x `speed` inferences/s, windows 1 % apart."""
+    writer = Writer(results / name)
+    verdict = str(more.pop("verdict", "passed"))
+    versions = json.dumps({"torch": more.pop("torch", "2.13")})
+    for cell in cells:
+        writer.append("cell", {"campaign": name, "cell": cell, "verdict": verdict, "versions": versions})
+        for scenario, batch, concurrency in POINTS:
+            rate, average = 1000 * speed, concurrency / speed
+            row: Row = {
+                "campaign": name, "cell": cell, "scenario": scenario, "batch": batch, "gpu": "card",
+                "concurrency": concurrency, "throughput": rate, "p50_ms": average, "p99_ms": 2 * average,
+                "windows_throughput": [1.0, rate * 0.99, rate, rate * 1.01], "max_batch_size": 8,
+                "windows_avg_ms": [99.0, average * 1.01, average, average * 0.99], "stable": True,
+            }  # fmt: skip
+            writer.append("measurement", row | more)
+    return name
+
+
+def compared(results: Path, a: str, b: str, **rule: object) -> Comparison:
+    return compare(read_side(a, results), read_side(b, results), Rule.model_validate(rule))
+
+
+def changes(found: Comparison) -> dict[str, str]:
+    return {cell.cell: cell.change for cell in found.cells}
+
+
+def test_single_runs_are_judged_by_their_last_windows_and_ten_percent(tmp_path: Path) -> None:
+    for name, speed in (("a", 1.0), ("near", 0.93), ("slow", 0.7), ("fast", 1.4)):
+        campaign(tmp_path, name, speed)
+    assert set(changes(compared(tmp_path, "a", "a")).values()) == {"same"}
+    assert "regressed" not in changes(compared(tmp_path, "a", "near")).values()
+    assert set(changes(compared(tmp_path, "a", "slow")).values()) == {"regressed"}
+    assert set(changes(compared(tmp_path, "a", "fast")).values()) == {"improved"}
+    assert "one run each" in compared(tmp_path, "a", "near").method
+
+
+def repeats(results: Path, name: str, *speeds: float) -> str:
+    for number, speed in enumerate(speeds):
+        campaign(results / name, f"{name}{number}", speed)
+    return str(results / name)
+
+
+def test_repeats_tell_a_small_change_and_what_varies_between_runs(tmp_path: Path) -> None:
+    a = repeats(tmp_path, "a", 1.0, 1.003, 0.997, 1.001)
+    small = repeats(tmp_path, "b", 0.95, 0.953, 0.948, 0.951)
+    wide = repeats(tmp_path, "c", 1.1, 0.85, 0.97, 0.8)
+    found = compared(tmp_path, a, small)
+    assert set(changes(found).values()) == {"regressed"}
+    (throughput,) = {round(e.b) for c in found.cells for e in c.judged if e.figures.metric == "throughput"}
+    assert throughput == 950
+    assert set(changes(compared(tmp_path, a, wide)).values()) == {"unclear"}
+    campaign(tmp_path, "one", 1.0)
+    with pytest.raises(UserError, match=r"a has 4 run\(s\), one 1: give one or at least two of each"):
+        compared(tmp_path, a, "one")
+
+
+def test_other_cards_and_settings_are_refused_or_labelled(tmp_path: Path) -> None:
+    campaign(tmp_path, "a", 1.0)
+    campaign(tmp_path, "other", 1.0, gpu="another", max_batch_size=4, server_version="2.60", torch="2.14")
+    with pytest.raises(UserError, match="measured different things; --across") as caught:
+        compared(tmp_path, "a", "other")
+    assert 'gpu: "card" in A, "another" in B' in str(caught.value)
+    assert "max_batch_size: 8 in A, 4 in B" in str(caught.value)
+    assert "server_version" not in str(caught.value)
+    found = compared(tmp_path, "a", "other", across=True)
+    assert "torch: 2.13 -> 2.14" in found.conditions
+    assert '**different settings:** gpu: "card" in A, "another" in B' in markdown(found)
+
+
+def test_cores_that_were_kept_awake_are_a_setting_and_older_campaigns_had_none(tmp_path: Path) -> None:
+    for name, more in (("old", {}), ("rest", {"cores_awake": False}), ("awake", {"cores_awake": True})):
+        campaign(tmp_path, name, 1.0, **more)
+    assert set(changes(compared(tmp_path, "old", "rest")).values()) == {"same"}
+    with pytest.raises(UserError, match="cores_awake: false in A, true in B"):
+        compared(tmp_path, "old", "awake")
+
+
+def test_how_many_requests_there_were_is_no_setting_how_many_were_asked_for_is(tmp_path: Path) -> None:
+    for name, asked, had in (("a", 50, 1513), ("again", 50, 1474), ("more", 100, 1513)):
+        campaign(tmp_path, name, 1.0, minimum_request_count=asked, request_count=had)
+    assert set(changes(compared(tmp_path, "a", "again")).values()) == {"same"}
+    with pytest.raises(UserError, match="minimum_request_count: 50 in A, 100 in B"):
+        compared(tmp_path, "a", "more")
+
+
+def test_a_cell_that_no_longer_runs_has_regressed_and_one_that_is_gone_is_told(tmp_path: Path) -> None:
+    campaign(tmp_path, "a", 1.0)
+    campaign(tmp_path, "b", 1.0, cells=("m-onnx",), verdict="failed_accuracy")
+    found = compared(tmp_path, "a", "b")
+    assert changes(found)["m-onnx"] == "regressed"
+    assert summary(found) == "1 regressed, 1 only in A"
+    assert "m-onnx: passed in A, failed_accuracy in B" in markdown(found)
+    with pytest.raises(UserError, match="no cell in common"):
+        campaign(tmp_path, "c", 1.0, cells=("other",))
+        compared(tmp_path, "a", "c")
+
+
+def test_junit_has_a_case_a_cell(tmp_path: Path) -> None:
+    campaign(tmp_path, "a", 1.0)
+    campaign(tmp_path, "b", 0.6, cells=("m-onnx",))
+    suite = ElementTree.fromstring(junit(compared(tmp_path, "a", "b")))  # noqa: S314  # our own
+    assert {k: suite.get(k) for k in ("tests", "failures", "skipped", "errors")} == {
+        "tests": "2", "failures": "1", "skipped": "1", "errors": "0",
+    }  # fmt: skip
+    failed, skipped = suite.findall("testcase")
+    failure = failed.find("failure")
+    assert failure is not None
+    assert "offline, batch 1 x 1: throughput 999.97 -> 599.98, -40.0%" in str(failure.text)
+    assert skipped.find("skipped") is not None
+
+
+def test_markdown_puts_what_changed_first(tmp_path: Path) -> None:
+    campaign(tmp_path, "a", 1.0)
+    campaign(tmp_path, "b", 0.6, cells=("m-onnx",))
+    text = markdown(compared(tmp_path, "a", "b"))
+    first, folded = text.split("<details>")
+    assert first.count("🔴 regressed") == folded.count("🔴 regressed") == 4
+    assert "All 4 figures" in folded
+
+
+def test_the_command_exits_with_0_1_and_2_and_writes_both_forms(tmp_path: Path) -> None:
+    campaign(tmp_path, "a", 1.0)
+    campaign(tmp_path, "slow", 0.6)
+    campaign(tmp_path, "card", 1.0, gpu="another")
+    program = str(Path(sys.executable).with_name("servegrid"))
+    forms = {name: tmp_path / name for name in ("junit", "markdown")}
+    for other, code in (("a", 0), ("slow", 1), ("card", 2)):
+        flags = [word for name, path in forms.items() for word in (f"--{name}", str(path))]
+        done = subprocess.run(
+            [program, "compare", str(tmp_path / "a"), str(tmp_path / other), *flags],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == code, done.stdout + done.stderr
+        assert all(path.exists() == (code < 2) for path in forms.values())
+        for path in forms.values():
+            path.unlink(missing_ok=True)
+
+
+def test_a_campaign_that_is_kept_as_parquet_alone_is_read(tmp_path: Path) -> None:
+    kept = str(ROOT / "docs" / "results" / "h100")
+    found = compared(tmp_path, kept, kept)
+    assert {cell.change for cell in found.cells if cell.judged} <= {"same", "unclear"}
+    assert any(cell.judged for cell in found.cells)

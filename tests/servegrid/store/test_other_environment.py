@@ -1,0 +1,59 @@
+"""Environments that a profile names: what is found in them, and what is said of those that will not do."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from servegrid.domain.errors import UnsupportedError
+from servegrid.domain.profile import GpuProfile, Image
+from servegrid.store.other_environment import check, versions_in
+
+HERE = Path(sys.prefix)
+
+
+def test_versions_are_those_of_the_environment() -> None:
+    assert versions_in(HERE, ("numpy", "no-such-distribution")) == {
+        "no-such-distribution": "absent",
+        "numpy": np.__version__,
+    }
+    check(HERE, ("numpy",))
+
+
+def test_what_it_lacks_is_named() -> None:
+    with pytest.raises(UnsupportedError, match=f"{HERE}: not installed there: no-such-distribution$"):
+        check(HERE, ("numpy", "no-such-distribution"))
+
+
+def test_folder_that_is_no_environment_is_told(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="bin/python: no such file; name the folder of a Python env"):
+        check(tmp_path, ())
+    (tmp_path / "bin").mkdir()
+    python = tmp_path / "bin" / "python"
+    python.write_text("#!/bin/sh\nexit 5\n")
+    python.chmod(0o755)
+    with pytest.raises(UnsupportedError, match=r"bin/python does not run: .*exit status 5"):
+        check(tmp_path, ())
+    python.write_text("""#!/bin/sh\necho '{"python": [3, 8], "installed": {}}'\n""")
+    with pytest.raises(UnsupportedError, match=r"bin/python: Python 3\.8; 3\.11 at least is needed"):
+        check(tmp_path, ())
+
+
+def test_profile_wants_whole_paths(profile: GpuProfile) -> None:
+    data = profile.model_dump() | {"environments": {"tf-trt": "venv"}}
+    said = "tf-trt: the whole path of a Python environment, or {image: NAME}, not venv"
+    with pytest.raises(ValidationError, match=said):
+        GpuProfile.model_validate(data)
+
+
+def test_profile_may_name_an_image(profile: GpuProfile) -> None:
+    data = profile.model_dump() | {"environments": {"tf-trt": {"image": "tf:1"}, "onnx": "/opt/onnx"}}
+    found = GpuProfile.model_validate(data)
+    assert found.environments == {"tf-trt": Image(image="tf:1"), "onnx": Path("/opt/onnx")}
+    assert GpuProfile.model_validate_json(found.model_dump_json()) == found
+    with pytest.raises(ValidationError, match=r"environments\.tf-trt\.image\.imgae\n"):
+        GpuProfile.model_validate(data | {"environments": {"tf-trt": {"imgae": "tf:1"}}})

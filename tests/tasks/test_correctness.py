@@ -1,0 +1,128 @@
+"""Layers 1 to 3 of correctness: every bound, judged alone and told with its figures."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from servegrid.checks.invariance import Invariance
+from servegrid.checks.verdict import Correctness, Scores, judge
+from servegrid.domain.arrays import TensorMatch
+from servegrid.domain.tolerances import Metric, Tolerance, Tolerances
+
+TOLERANCE = Tolerances(absolute=0.01, cosine=0.999)
+METRIC = Metric(name="f1", threshold=0.8, drop={"fp32": 0.001, "fp16": 0.05})
+ERROR = Metric(name="mel", better="lower", threshold=0.5, drop={"fp32": 0.001})
+
+
+def tensor(excess: float, cosine: float, name: str = "y") -> TensorMatch:
+    return TensorMatch(
+        output=name, largest_difference=0.01 + excess, excess=excess, least_cosine=cosine, agreement=None
+    )
+
+
+def scores(metric: Metric = METRIC, **values: float) -> Scores:
+    values = {"framework": 0.85, "served": 0.85, "blind": 0.1} | values
+    drop = metric.lost(values["framework"], values["served"])
+    return Scores(metric=metric.name, drop=drop, all={}, **values)
+
+
+def moved(**kinds: TensorMatch) -> Invariance:
+    return Invariance.model_validate({"neighbour": (tensor(0, 1),)} | {k: (t,) for k, t in kinds.items()})
+
+
+GOOD = Correctness(
+    tensors=(tensor(0, 0.999),), scores=scores(), invariance=moved(), clients=8, batches={1: 3, 8: 2}
+)
+
+
+def judged(
+    change: dict[str, Any], precision: Any = "fp32", metric: Metric | None = METRIC
+) -> tuple[str, ...]:
+    return judge(GOOD.model_copy(update=change), TOLERANCE, metric, precision)
+
+
+def test_values_just_on_their_bounds_pass() -> None:
+    assert judged({"scores": scores(framework=0.8, served=0.8, blind=0.7999)}) == ()
+    assert judged({"scores": scores(served=0.801)}, "fp16") == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"tensors": (tensor(0.0023, 1),)}, ("tensor y: ", "0.0123", "0.01 ")),
+        ({"tensors": (tensor(math.nan, 1),)}, ("tensor y: ", "nan", "0.01 ")),
+        ({"tensors": (tensor(0, 0.99),)}, ("tensor y: cosine 0.990000", "0.999 ")),
+        ({"tensors": (tensor(0, math.nan),)}, ("tensor y: cosine nan", "0.999 ")),
+        ({"scores": scores(served=0.8495)}, ()),
+        ({"scores": scores(served=0.8489)}, ("f1 drop: 0.0011", "0.001 ")),
+        ({"scores": scores(served=0.9)}, ()),
+        ({"scores": scores(framework=0.7999, served=0.8)}, ("f1 of the framework: 0.7999", "least 0.8 ")),
+        ({"scores": scores(framework=0.8, served=0.7995)}, ("f1 of the served model: 0.7995", "0.8 ")),
+        ({"scores": scores(blind=0.8)}, ("f1 of an input-blind baseline: 0.8000", "0.8 ")),
+        ({"invariance": moved(neighbour=tensor(0.01, 1))}, ("invariance: ", "neighbours", "0.02 ", "0.01 ")),
+        (
+            {"invariance": moved(size=tensor(0, 0.5))},
+            ("invariance: ", "size of its", "cosine 0.500000"),
+        ),
+        ({"invariance": moved(instance=tensor(0, 0.5))}, ("invariance: ", "instances", "cosine 0.500000")),
+    ],
+)
+def test_each_bound_is_judged_alone_and_told_with_its_figures(
+    change: dict[str, Any], said: tuple[str, ...]
+) -> None:
+    failures = judged(change)
+    assert len(failures) == bool(said)
+    assert [part for part in said if part not in failures[0]] == []
+
+
+def test_drop_is_bounded_by_precision() -> None:
+    worse = {"scores": scores(framework=0.9, served=0.851)}
+    assert judged(worse, "fp16") == ()
+    (failure,) = judged(worse)
+    assert failure.startswith("f1 drop: 0.0490, ")
+
+
+def test_where_lower_is_better_every_bound_turns_round() -> None:
+    fine = {"scores": scores(ERROR, framework=0.4, served=0.4005, blind=0.9)}
+    assert judged(fine, metric=ERROR) == ()
+    assert judged({"scores": scores(ERROR, framework=0.4, served=0.3, blind=0.9)}, metric=ERROR) == ()
+    (drop,) = judged({"scores": scores(ERROR, framework=0.4, served=0.42, blind=0.9)}, metric=ERROR)
+    assert drop.startswith("mel drop: 0.0200, ")
+    framework, served, blind = judged(
+        {"scores": scores(ERROR, framework=0.6, served=0.6, blind=0.45)}, metric=ERROR
+    )
+    assert framework.startswith("mel of the framework: 0.6000, at most 0.5 ")
+    assert served.startswith("mel of the served model: 0.6000, at most 0.5 ")
+    assert blind.startswith("mel of an input-blind baseline: 0.4500")
+
+
+def test_metric_that_is_no_number_fails_for_threshold_and_drop() -> None:
+    failures = judged({"scores": scores(served=math.nan)})
+    starts = ("f1 of the served model: nan", "f1 drop: nan")
+    assert [f.startswith(s) for f, s in zip(failures, starts, strict=True)] == [True, True]
+
+
+def test_without_a_metric_tensors_and_invariance_are_judged() -> None:
+    assert judged({"scores": None}, metric=None) == ()
+    assert len(judged({"scores": None, "tensors": (tensor(1, 1),)}, metric=None)) == 1
+
+
+def test_an_output_with_a_tolerance_of_its_own_is_judged_by_it() -> None:
+    own = Tolerances(absolute=0.01, cosine=0.999, outputs={"y": Tolerance(absolute=0.01, cosine=0.9)})
+    found = GOOD.model_copy(update={"tensors": (tensor(0, 0.95), tensor(0, 0.95, "z"))})
+    (failure,) = judge(found, own, METRIC, "fp32")
+    assert failure.startswith("tensor z: cosine 0.95")
+
+
+def test_every_failure_of_every_output_is_told() -> None:
+    failures = judged({"tensors": (tensor(0, 1, "fine"), tensor(1, 0.5, "y0"), tensor(math.inf, -1, "y1"))})
+    starts = (
+        "tensor y0: 1.01 off",
+        "tensor y0: cosine 0.500000",
+        "tensor y1: inf off",
+        "tensor y1: cosine -1.000000",
+    )
+    assert [f.startswith(s) for f, s in zip(failures, starts, strict=True)] == [True] * 4
