@@ -45,6 +45,8 @@ def main() -> int:
     if arguments.output:
         arguments.output.mkdir(parents=True, exist_ok=True)
         job = job.model_copy(update={"output": arguments.output})
+    # Lines come as they are printed, and before the traceback that follows them: output goes to a pipe.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # it is no other stream
     quiet.be_quiet()
     process_environment.apply_defaults()  # a step that is repeated by hand has no parent that did
     threads.limit()  # the framework's own latency is compared with that of sessions, which do the same

@@ -15,6 +15,7 @@ from tritonclient.grpc import InferenceServerException, InferInput, InferRequest
 
 from servegrid.domain.root import ROOT
 from servegrid.domain.values import Interface, Serving, Tensor
+from servegrid.formats.aoti import format as aoti
 from servegrid.formats.repository import write_repository
 from servegrid.host.environment import instruction_sets
 from servegrid.loadgen.client.regions import unregister
@@ -172,7 +173,13 @@ def scale(run_python: Any, tmp_path: Path) -> Callable[..., Path]:
         ("ts-trace", "ts-trace", "convert_torchscript", "fp32"),
         ("ts-trace", "ts-trace", "convert_torchscript", "bf16"),
         ("ts-script", "ts-script", "convert_torchscript", "bf16"),
-        pytest.param("aoti", "torch-export", "compile_package", "fp32", marks=pytest.mark.check),  # needs g++
+        pytest.param(
+            *("aoti", "torch-export", "compile_package", "fp32"),
+            marks=[
+                pytest.mark.check,
+                pytest.mark.skipif(not all(map(shutil.which, aoti.TOOLS)), reason="no g++ to compile it"),
+            ],
+        ),
     ],
 )
 def test_the_artifact_is_served_without_the_plug_in_that_made_it(

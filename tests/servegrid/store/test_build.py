@@ -59,7 +59,10 @@ def test_artifact_of_a_step_is_built_once(at: Workplace) -> None:
     assert build(request, at) == built
 
 
-def test_failed_step_tells_its_log_and_a_command_that_repeats_just_it(at: Workplace, tmp_path: Path) -> None:
+def test_failed_step_tells_its_log_and_a_command_that_repeats_just_it(
+    at: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # the traceback still comes last
     plug_in(at, "print('about to fail')\nraise ValueError('bad weights')")
     with pytest.raises(
         StepError, match=r"^prepare ended with exit code 1\n(.*\n)*ValueError: bad weights$"
