@@ -110,7 +110,7 @@ def tune(
         say(f"nothing holds {wanted}")
         raise typer.Exit(1)
     best = found.best
-    fails = f" (fails {', '.join(best.failed_checks)})" if best.failed_checks else ""
+    fails = f" (failed checks: {', '.join(best.failed_checks)})" if best.failed_checks else ""
     say(
         f"most within {wanted}: {best.setting}; concurrency {best.concurrency}: {best.throughput:.1f} "
         f"inferences/s, {wanted.statistic} {best.latency_ms:.2f} ms{fails}. Write it into `serving` of "

@@ -251,8 +251,8 @@ def _print_answer(folder: Path) -> None:
         return
     recommendations, verdict = best(*results.read(folder), slo=objective(folder))
     for chosen in recommendations:
-        what = "ship" if verdict == "passed" else "no recommendation, measured only:"
-        say(f"{what} for {chosen.sentence}")
+        what = "" if verdict == "passed" else "no recommendation (measured only): "
+        say(f"{what}{chosen.sentence}")
     say(f"report: {folder / 'report.html'}")
 
 

@@ -1,4 +1,4 @@
-"""What to ship: the one calculation behind every form of the report."""
+"""Recommendations: one calculation for every form of the report."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from servegrid.loadgen.base import STABLE_WINDOWS, spread
 OF_CELL = ("cell", "profile")
 """What names a cell's rows: a campaign may run one cell on several devices."""
 OF_MODEL = ("model", "profile", "gpu")
-"""What an answer is for."""
+"""A recommendation is made for each of these."""
 REQUIRED = ("model", "format", "precision", "instances", "batch", "throughput", "p99_ms")
-"""What an answer says of its point: one whose row lacks any of it, being damaged, answers nothing."""
+"""Columns that a recommendation shows; a row that lacks one is damaged and is left out."""
 
 
 NOTHING = "Nothing: no cell passed with a stable point."
 UNPROVEN = (
-    "Nothing: no cell passed. Below is the best of what was measured only: no metric has proven it, so it is "
-    "no recommendation."
+    "Nothing: no cell passed. The best measured cells follow; no metric has proven them, so they are no "
+    "recommendations."
 )
 
 
 class Objective(Value):
-    """One question: the most or the least of a column, among the points of a scenario under a limit: those at
-    a concurrency or, `at_rate`, the highest request rate of each cell that holds the limit."""
+    """The highest (`most`) or lowest value of a column among the points of a scenario, within an SLO if there
+    is one: closed-loop points or, `at_rate`, the highest request rate of each cell that meets the SLO."""
 
     title: str
     scenario: Scenario
@@ -42,21 +42,21 @@ class Objective(Value):
 
 OBJECTIVES = (
     Objective(
-        title="most throughput, offline",
+        title="best offline throughput",
         scenario="offline",
         column="throughput",
         windows="windows_throughput",
         most=True,
     ),
     Objective(
-        title="most throughput, online",
+        title="best online throughput",
         scenario="online",
         column="throughput",
         windows="windows_throughput",
         most=True,
     ),
     Objective(
-        title="least p99 latency, online",
+        title="lowest online p99 latency",
         scenario="online",
         column="p99_ms",
         windows="windows_avg_ms",
@@ -68,7 +68,7 @@ OBJECTIVES = (
 class Recommendation(Value):
     """The best measured point of one objective among the cells of a verdict, and its lead over the next cell.
 
-    `spread` is how far the point's own last three windows lie apart: a smaller lead tells nothing.
+    `spread` is that of the point's own last three windows: a smaller lead is within the noise.
     """
 
     objective: str
@@ -110,7 +110,7 @@ class Recommendation(Value):
     def sentence(self) -> str:
         """The whole in one line."""
         return (
-            f"{self.objective}: {self.cell}, {self.instances} instance(s), "
+            f"{self.objective[0].upper()}{self.objective[1:]}: {self.cell}, {self.instances} instance(s), "
             f"{load_in_words(self.model_dump())}: {self.throughput:.1f} inferences/s, "
             f"p99 {self.p99_ms:.2f} ms, {self.accuracy} ({lead_text(self)})"
         )
@@ -119,8 +119,8 @@ class Recommendation(Value):
 def under(slo: Slo) -> tuple[Objective, Objective]:
     """The objectives of an SLO: for a closed loop (concurrency), and for an open loop (request rate)."""
     within = f"{slo.statistic} at most {slo.limit_ms:g} ms"
-    closed = OBJECTIVES[1].model_copy(update={"title": f"most throughput, online, {within}", "slo": slo})
-    title = f"highest request rate, online, {within}"
+    closed = OBJECTIVES[1].model_copy(update={"title": f"best online throughput, {within}", "slo": slo})
+    title = f"highest online request rate, {within}"
     return closed, closed.model_copy(update={"title": title, "column": "request_rate", "at_rate": True})
 
 
@@ -151,7 +151,7 @@ def recommendations(
 def best(
     cells: pl.DataFrame, measurements: pl.DataFrame, slo: Slo | None = None
 ) -> tuple[list[Recommendation], Verdict]:
-    """What to ship; where nothing passed, the best of what was only measured, which is no recommendation."""
+    """Recommendations; where no cell passed, the best cells with the verdict `measured`, which are none."""
     found = recommendations(cells, measurements, slo)
     if found:
         return found, "passed"
@@ -159,8 +159,8 @@ def best(
 
 
 def frontier(cells: pl.DataFrame, measurements: pl.DataFrame) -> pl.DataFrame:
-    """What each latency limit allows: for each model on each device the stable online points of cells that
-    passed which no other beats in both throughput and p99; the fastest first."""
+    """The Pareto front of throughput and p99 for each model on each device: stable online points of cells
+    that passed, the highest throughput first."""
     points = _of_verdict(cells, measurements, "passed").filter((pl.col("scenario") == "online") & CLOSED)
     ranked = points.sort(["throughput", "p99_ms"], descending=[True, False])
     least = pl.col("p99_ms").cum_min().shift(1).over(OF_MODEL)
@@ -213,10 +213,9 @@ def other_checks(failed_checks: Sequence[str] | None) -> list[str]:
 
 
 def lead_text(chosen: Recommendation) -> str:
-    """The lead in words, and whether it is more than noise; before it what speaks against the point itself:
-    the other checks that it fails, and that it is not stable."""
+    """The trust checks that the point fails; its lead in words, and whether that exceeds the noise."""
     failed = other_checks(chosen.failed_checks)
-    against = [f"fails {', '.join(failed)}"] if failed else []
+    against = [f"failed checks: {', '.join(failed)}"] if failed else []
     if not chosen.stable:
         against.append("not stable")
     return "; ".join([*against, _lead(chosen)])
@@ -224,8 +223,12 @@ def lead_text(chosen: Recommendation) -> str:
 
 def _lead(chosen: Recommendation) -> str:
     if chosen.lead is None:
-        return "the only one"
-    text = f"{chosen.lead:+.1%} over the next cell"
+        return "the only cell"
+    text = (
+        f"{chosen.lead:+.1%} over the next cell"
+        if chosen.lead < 1
+        else f"{1 + chosen.lead:.1f}x the next cell"
+    )
     if chosen.spread is not None and chosen.lead <= chosen.spread:
-        return f"{text}, within the {chosen.spread:.1%} that its own windows lie apart"
+        return f"{text}, within the {chosen.spread:.1%} spread of its own windows"
     return text

@@ -205,7 +205,7 @@ def test_ctrl_c_keeps_finished_rows_and_leaves_nothing_behind(command: Any, wait
         code, output = command.run("sweep", "--resume", name)
     assert code == 2, output
     assert f"campaign {name}: it is running already, attempt 1" in output
-    assert "ship for" not in output
+    assert "est online throughput:" not in output
     code, output = command.run("sweep", "--resume", name)
     assert code == 0, output
     assert [path.name for path in command.site.results.iterdir()] == [name]

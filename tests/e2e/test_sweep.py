@@ -157,16 +157,14 @@ def test_a_second_sweep_builds_nothing_and_measures_again(sweep: Any, api: Any) 
     measurements = pl.read_parquet(command.campaign / "measurements.parquet")
     assert set(measurements["generator"]) == {"client"}
     assert measurements.height == 5
-    assert "next is concurrency 2: bracket: it is the first" in output
+    assert "next is concurrency 2: doubling" in output
     online = measurements.filter(pl.col("scenario") == "online")
     assert online["concurrency"].to_list() == [1, 2, None]
     assert online["request_rate"].to_list() == [None, None, 20.0]
     assert online["distribution"].to_list() == [None, None, "poisson"]
     assert online["knee"].sum() == 1
     told = ("repeats", "throughput_spread", "latency_spread", "component_residual_ms", "generator_cores")
-    assert (
-        measurements.select("failed_checks", "generator_bound", *told).null_count().sum_horizontal()[0] == 0
-    )
+    assert measurements.select("failed_checks", "client_limited", *told).null_count().sum_horizontal()[0] == 0
     assert online["littles_law_residual"].is_null().to_list() == [False, False, True]
     assert "20/s" in (command.campaign / "report.md").read_text()
 

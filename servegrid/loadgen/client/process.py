@@ -220,7 +220,7 @@ def summary(
         generator_processes=processes,
         generator_cores=cores,
         generator_lag_ms=lag_ms,
-        generator_bound=too_late(lag_ms, average) or starves_the_server(idle, cores),
+        client_limited=too_late(lag_ms, average) or starves_the_server(idle, cores),
     )
 
 

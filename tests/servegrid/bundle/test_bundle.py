@@ -104,7 +104,7 @@ def test_reports_of_a_pack_and_of_its_campaign_answer_its_objective(
     Writer(campaign).append("measurement", head | point | dict.fromkeys(MEASURED, 20.0))
     bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
     for name in ("report.md", "report.html"):
-        assert "most throughput, online, p99 at most 50 ms" in (tmp_path / "bundle" / name).read_text()
+        assert "best online throughput, p99 at most 50 ms" in (tmp_path / "bundle" / name).read_text()
         assert (campaign / name).read_bytes() == (tmp_path / "bundle" / name).read_bytes()
 
 

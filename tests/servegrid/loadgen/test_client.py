@@ -45,7 +45,7 @@ def test_a_busy_event_loop_is_seen_to_be_late() -> None:
         (5.1, 100.0, True),
     ],
 )
-def test_generator_bound_is_where_lateness_shows_in_the_figures(
+def test_client_limited_is_where_lateness_shows_in_the_figures(
     lag_ms: float, latency_ms: float, expected: bool
 ) -> None:
     assert too_late(lag_ms, latency_ms) is expected

@@ -145,7 +145,7 @@ def test_columns_of_trust_make_no_charts_and_rates_are_no_concurrencies(cells: R
     rate: Row = {"concurrency": None, "request_rate": 20.0, "slo": "p99=50ms", "slo_holds": True}
     rows = points({"cell": "a", **trust}, {"cell": "a", **trust, **rate, "slo_best": True})
     text = page("c", cells({"cell": "a"}), rows)
-    assert "fails littles_law, throttled; the only one" in Elements(text).text
+    assert "failed checks: littles_law, throttled; the only cell" in Elements(text).text
     found = payload(text)
     table = found["tables"]["points"]
     names = [entry["name"] for entry in table["columns"]]

@@ -19,7 +19,7 @@ Frames = tuple[pl.DataFrame, pl.DataFrame]
 def test_best_point_of_each_aim_is_chosen_with_its_lead_over_the_next_cell(two: Frames) -> None:
     offline, online, latency = recommendations(*two)
     assert (offline.objective, offline.cell, offline.batch, offline.throughput, offline.p99_ms) == (
-        "most throughput, offline",
+        "best offline throughput",
         "a",
         8,
         300.0,
@@ -65,7 +65,7 @@ def test_nothing_measured_gives_nothing_to_ship(two: Frames, empty: Frames) -> N
 def test_lead_is_told_in_words(two: Frames) -> None:
     first, *_ = recommendations(*two)
     assert lead_text(first) == "+50.0% over the next cell"
-    assert lead_text(first.model_copy(update={"lead": None})) == "the only one"
+    assert lead_text(first.model_copy(update={"lead": None})) == "the only cell"
 
 
 def test_lead_smaller_than_the_points_own_windows_says_so(points: Rows, two: Frames) -> None:
@@ -75,7 +75,7 @@ def test_lead_smaller_than_the_points_own_windows_says_so(points: Rows, two: Fra
     )
     chosen = recommendations(two[0], rows)[0]
     assert chosen.spread == pytest.approx(5 / 103)
-    assert lead_text(chosen) == "+3.0% over the next cell, within the 4.9% that its own windows lie apart"
+    assert lead_text(chosen) == "+3.0% over the next cell, within the 4.9% spread of its own windows"
 
 
 def test_checks_that_the_point_fails_are_told_before_its_lead(points: Rows, two: Frames) -> None:
@@ -88,19 +88,19 @@ def test_checks_that_the_point_fails_are_told_before_its_lead(points: Rows, two:
         {"cell": "b", "throughput": 100.0, "failed_checks": []},
     )
     first, *_ = recommendations(two[0], rows)
-    words = "fails throttled, foreign_processes; +5.0% over the next cell"
+    words = "failed checks: throttled, foreign_processes; +5.0% over the next cell"
     assert (first.cell, lead_text(first)) == ("a", words)  # it is named, and ranked as it was measured
     unstable = first.model_copy(update={"stable": False})
     assert lead_text(unstable) == words.replace("; ", "; not stable; ")
     assert first.sentence.endswith(f"({words})")
     assert words in document("c", two[0], rows)
     clean = recommendations(two[0], rows.filter(pl.col("cell") == "b"))
-    assert {lead_text(chosen) for chosen in clean} == {"the only one"}
+    assert {lead_text(chosen) for chosen in clean} == {"the only cell"}
 
 
 def test_most_throughput_under_a_latency_limit_is_an_aim_of_its_own(two: Frames) -> None:
     *_, chosen = recommendations(*two, slo=parse("p99=5ms"))  # no rate was searched
-    assert (chosen.objective, chosen.cell) == ("most throughput, online, p99 at most 5 ms", "a")
+    assert (chosen.objective, chosen.cell) == ("best online throughput, p99 at most 5 ms", "a")
     assert (chosen.throughput, chosen.p99_ms, chosen.lead) == (90.0, 5.0, None)  # b is over the limit
     assert len(recommendations(*two, slo=parse("p99=3ms"))) == 3
 
@@ -125,9 +125,9 @@ def test_highest_rate_that_holds_the_objective_is_an_aim_of_its_own(points: Rows
     found = recommendations(two[0], rows, slo)
     *_, closed, best_rate = found
     assert (closed.throughput, closed.load) == (100.0, ("concurrency", "2"))
-    assert best_rate.objective == "highest request rate, online, p99 at most 50 ms"
+    assert best_rate.objective == "highest online request rate, p99 at most 50 ms"
     assert (best_rate.cell, best_rate.request_rate, best_rate.p99_ms) == ("a", 80.0, 40.0)
-    assert lead_text(best_rate) == "not stable; +100.0% over the next cell"
+    assert lead_text(best_rate) == "not stable; 2.0x the next cell"
     assert "batch 1 at 80 requests/s: 79.0 inferences/s, p99 40.00 ms" in best_rate.sentence
     assert "| batch 1, requests/s 80 | 79.0 | 40.00 |" in document("c", two[0], rows, slo)
     assert not any("request rate" in c.objective for c in recommendations(two[0], rows, parse("p99=30ms")))
