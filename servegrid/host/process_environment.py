@@ -15,6 +15,8 @@ DEFAULTS: Mapping[str, str] = MappingProxyType(
         "OMP_WAIT_POLICY": "PASSIVE",
         # ONNX Runtime would report each session to its maker, and keep a device id in ~/.cache/Microsoft.
         "ORT_DISABLE_TELEMETRY": "1",
+        # torch.compile would keep compiled headers in /tmp/torchinductor_USER, wherever its cache is.
+        "TORCHINDUCTOR_CPP_CACHE_PRECOMPILE_HEADERS": "0",
     }
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -18,16 +19,26 @@ pytestmark = pytest.mark.check
 EXPECTED = pl.read_csv(ROOT / "tests" / "expected_cells.csv").sort("cell")
 """Every CPU cell of the tiny variants: a changed row needs an ADR."""
 LIMITS = ("--max-batch-size", "4", "--request-count", "10", "--generator", "client")
+NOISE = ("warning", "deprecated", "loss_type", "onednn", "absl")
+"""What lines of other libraries hold."""
 
 
 @pytest.fixture(scope="module")
-def sweep(make_command: Callable[..., Any]) -> Callable[..., pl.DataFrame]:
-    """The cells' table of a sweep with a few points a scenario."""
+def sweep(
+    make_command: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., pl.DataFrame]:
+    """The cells' table of a sweep with a few points a scenario, which shows no warning and leaves nothing in
+    the user's folder and in that for temporary files."""
     command = make_command(ROOT / "models")
+    outside = {name: tmp_path_factory.mktemp(name) for name in ("HOME", "TMPDIR")}
+    env = {name: value for name, value in command.env.items() if not name.startswith("XDG_")}
+    command = replace(command, env=env | {name: str(folder) for name, folder in outside.items()})
 
     def run(*arguments: str) -> pl.DataFrame:
         code, output = command.run("sweep", *arguments, *LIMITS, timeout=2400)
         assert code == 0, output
+        assert [line for line in output.splitlines() if any(word in line.lower() for word in NOISE)] == []
+        assert [path for folder in outside.values() for path in folder.rglob("*")] == []
         return pl.read_parquet(command.campaign / "cells.parquet").sort("cell")
 
     return run

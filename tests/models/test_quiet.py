@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from servegrid.formats.aoti import format as aoti
 from servegrid.store.build import run_step
 from tasks import convert, export, reference
 
@@ -72,3 +74,16 @@ def test_conversion_shows_no_warning(
     lines = shown(tiny, convert.request(tiny.plugin, tiny.cell.product, tiny.exported))
     assert any("from the export" in line for line in lines)
     assert noise(lines) == []
+
+
+@pytest.mark.skipif(not all(map(shutil.which, aoti.TOOLS)), reason="no g++ to compile with")
+def test_compiling_shows_no_warning_and_leaves_nothing(
+    tiny_cell: Any, shown: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny = tiny_cell("nnunet", "aoti")
+    request = convert.request(tiny.plugin, tiny.cell.product, tiny.exported)
+    for name in ("HOME", "TMPDIR"):
+        (tmp_path / name).mkdir()
+        monkeypatch.setenv(name, str(tmp_path / name))
+    assert noise(shown(tiny, request)) == []
+    assert [path for name in ("HOME", "TMPDIR") for path in (tmp_path / name).rglob("*")] == []

@@ -19,7 +19,12 @@ def compile_package(job: Job) -> None:
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(scratch)  # or it is left in the host's temporary folder
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no pool of workers that could outlive us
     program = torch.export.load(str(job.inputs["source"] / "model.pt2"))
-    torch._inductor.aoti_compile_and_package(program, package_path=str(job.output / "model.pt2"))
+    torch._inductor.aoti_compile_and_package(
+        program,
+        package_path=str(job.output / "model.pt2"),
+        # Compiled headers would stay in /tmp/torchinductor_USER.
+        inductor_configs={"aot_inductor.precompile_headers": False},
+    )
     shutil.rmtree(scratch, ignore_errors=True)
     machine = json.dumps(job.fields["machine"], indent=1)
     (job.output / aoti_session.MACHINE).write_text(machine, encoding="utf-8")

@@ -4,11 +4,13 @@ outside the site."""
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from servegrid.formats.aoti import format as aoti
 from servegrid.host import proc, process_environment
 from servegrid.store.build import Workplace, read_json, run_step
 from servegrid.store.site import Site
@@ -78,10 +80,18 @@ graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "g", val
 model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 onnxruntime.InferenceSession(model.SerializeToString())
 """,
+    "PyTorch's compiler": """
+import torch
+torch.compile(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.GELU()))(torch.ones(1, 2))
+""",
 }
+WITHOUT_COMPILER = pytest.mark.skipif(not all(map(shutil.which, aoti.TOOLS)), reason="no g++ to compile with")
 
 
-@pytest.mark.parametrize("writer", WRITERS)
+@pytest.mark.parametrize(
+    "writer",
+    [pytest.param(name, marks=WITHOUT_COMPILER if "compiler" in name else ()) for name in WRITERS],
+)
 def test_framework_writes_nothing_outside_the_site(
     at: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: str
 ) -> None:
