@@ -1,4 +1,4 @@
-"""The flow `tune`: one cell, served in many ways, to find the one that answers most within a latency."""
+"""The flow `tune`: find the serving of a cell with the highest throughput within a latency bound."""
 
 from __future__ import annotations
 

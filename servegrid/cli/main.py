@@ -65,7 +65,8 @@ def servegrid(
 @app.command(cls=Command)
 @with_sweep_options
 def plan(options: SweepOptions) -> None:
-    """Show which cells would run, what is stored of them, their last time, and what is left out and why."""
+    """Show which cells would run, what is stored of them, how long they took last; and which are excluded,
+    and why."""
     from flows import forecast
     from flows.planning import plan as make_plan
     from servegrid.campaign.tables import last_wall_s
@@ -99,7 +100,7 @@ def plan(options: SweepOptions) -> None:
 def why(
     cell: Annotated[str, typer.Argument(help="A cell's name, as the plan prints it.")], options: SweepOptions
 ) -> None:
-    """Show, stage by stage, why a cell would be built or taken from the store, field by field."""
+    """Show for each stage of a cell whether it would be built, and which field of its cache key changed."""
     from flows import forecast
 
     site = default_site()
@@ -176,7 +177,7 @@ def doctor(
     install_server: Annotated[bool, typer.Option(help="Install the tritonserver binary first.")] = False,
     install_perf_analyzer: Annotated[bool, typer.Option(help="Install perf_analyzer first.")] = False,
 ) -> None:
-    """Check this host, and say how to mend what is missing."""
+    """Check this host, and show how to fix what is missing."""
     from servegrid.cli import doctor as checks
 
     site = default_site()
@@ -187,7 +188,7 @@ def doctor(
     found = checks.check(site)
     rows = [(entry.what, entry.found, entry.mend) for entry in found]
     styles = ["yellow" if entry.mend else "" for entry in found]
-    print_table(("what", "found", "how to mend it"), rows, styles)
+    print_table(("what", "found", "how to fix it"), rows, styles)
     if any(entry.required and entry.mend for entry in found):
         raise typer.Exit(2)
 

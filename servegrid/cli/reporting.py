@@ -25,7 +25,7 @@ def report(
         str | None, typer.Option(help="`published`: sections in each model's published form.")
     ] = None,
 ) -> None:
-    """Write a campaign's report anew, and print it; with --partial at any time, also while it runs."""
+    """Write and print a campaign's report; with --partial also while the campaign runs."""
     from servegrid.campaign.campaign import unreached
     from servegrid.campaign.campaign_folders import newest
     from servegrid.campaign.results import campaign_folder
@@ -94,12 +94,12 @@ def bundle(
 def history(
     cell: Annotated[str | None, typer.Argument(help="A cell's name; without it, every cell.")] = None,
 ) -> None:
-    """Show what moved beyond noise from campaign to campaign, and what changed with it."""
+    """Show which figures changed beyond noise between campaigns, and which settings changed with them."""
     from servegrid.reporting.history import moves
 
     found = moves(default_site().results, cell)
     if not found:
-        say("nothing moved beyond noise")
+        say("nothing changed beyond noise")
         return
     rows = [(m.cell, m.profile, m.what, m.before, m.after, m.by, m.campaigns[1], m.with_it) for m in found]
     head = ("cell", "profile", "moved", "from", "to", "by", "in campaign", "changed too")
