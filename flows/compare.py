@@ -1,4 +1,4 @@
-"""The flow `compare`: two cells built and served side by side, and asked in turns."""
+"""The flow `compare`: two cells built, served at once and measured in interleaved runs."""
 
 from __future__ import annotations
 

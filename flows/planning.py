@@ -30,7 +30,7 @@ def choose_generator(options: SweepOptions, site: Site, channel: Channel = Chann
     """The wanted load generator; TLS and headers are the client's: it keeps secrets off command lines.
 
     Raises:
-        UserError: it was asked for by name and cannot be used here.
+        UserError: the generator was chosen by name and cannot be used here.
     """
     if options.generator == "auto":
         usable = GENERATORS["perf_analyzer"].problem(site) is None and channel.plain

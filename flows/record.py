@@ -119,7 +119,7 @@ class Recorder:
     host: Host
     versions: dict[str, str]
     options: SweepOptions
-    """What the run was asked for, with whole paths."""
+    """The options of the run, with absolute paths."""
     run: str
     """The id of the flow run."""
 

@@ -100,7 +100,7 @@ def _keep(cell: Cell, served: Arrays, expected: Arrays, at: Workplace) -> Path:
 
 
 def _keep_inputs(folder: Path, samples: Path, count: int) -> None:
-    """Write the inputs of the first predictions beside them: one request that can be sent again."""
+    """Write the inputs of the first predictions: one request that can be sent again."""
     with np.load(samples / "samples.npz") as file:
         inputs = {name.removeprefix("x/"): file[name][:count] for name in file if name.startswith("x/")}
     np.savez(folder / "inputs.npz", allow_pickle=False, **inputs)

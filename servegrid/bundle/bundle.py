@@ -137,7 +137,7 @@ def _row(campaign: Path, cell: str, profile: str | None) -> Row:
 
 
 def _own_client(campaign: Path, row: Row, target: Path, site: Site) -> None:
-    """The model's own client, and the modules that it imports, which lie beside it; a model file has none."""
+    """The model's own client, and the modules that it imports from its folder; a model file has none."""
     options = campaign_options(campaign)
     if any(options.get(kind) for kind in get_args(ModelFile)):
         return

@@ -1,4 +1,4 @@
-"""What a campaign was asked for, as far as its stages and reports need it: from its `campaign.json`."""
+"""The options of a campaign that its stages and reports need, read from its `campaign.json`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def campaign_options(folder: Path) -> dict[str, Any]:
 
 
 def damaged(path: Path, why: object) -> UserError:
-    """That a `campaign.json` does not say what a campaign was asked for."""
+    """The error for a `campaign.json` that holds no options."""
     return UserError(f"{path}: cannot be read as the options of a campaign: {why}")
 
 
 def profile_folder(folder: Path, profile: str) -> Path:
-    """Where a profile's logs, predictions and repositories lie: apart from others', whose names are equal."""
+    """The folder for one profile's logs, predictions and repositories."""
     return folder / profile if len(campaign_options(folder).get("profiles", ())) > 1 else folder
 
 

@@ -168,7 +168,7 @@ def cell_columns(cell: Cell) -> Row:
 
 
 class Writer:
-    """Appends rows to a campaign, beside any number of others that do.
+    """Appends rows to a campaign; any number of processes may do so at once.
 
     A row that was written survives any crash after it.
     """
@@ -245,7 +245,8 @@ def read(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def _row(line: bytes) -> Row | None:
-    """The row that a line holds, if it does; what is no object in a column of objects is null, and told."""
+    """The row in a line, or None. A value that is no object in a column of objects becomes null, with a
+    warning."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
@@ -268,7 +269,7 @@ def _key(row: Row) -> str:
 
 
 def _table(rows: list[Row], schema: dict[str, pl.DataType]) -> pl.DataFrame:
-    """The rows as a table; one whose values are not of its columns' types is left out, and told."""
+    """The rows as a table; a row with values of other types than its columns is left out, with a warning."""
     try:
         return fill_old_rows(pl.DataFrame(rows, schema=schema))
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):

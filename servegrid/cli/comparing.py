@@ -53,7 +53,7 @@ def compare(
 
         options = SweepOptions(profiles=(profile or "cpu",))
         for cell in (a, b):
-            forecast.find(cell, options, site)  # a misspelt name is told before a server starts
+            forecast.find(cell, options, site)  # a misspelt name is an error before a server starts
         with api(site):
             from flows.compare import compare_cells
             from servegrid.campaign.campaign import new_campaign
@@ -98,7 +98,7 @@ def tune(
     from servegrid.loadgen.search.tuning import DELAYS_US, Axes
 
     site, wanted, options = default_site(), from_option(slo), SweepOptions(profiles=(profile,))
-    forecast.find(cell, options, site)  # a misspelt name is told before a server starts
+    forecast.find(cell, options, site)  # a misspelt name is an error before a server starts
     with api(site):
         from flows.tune import tune_cell
         from servegrid.campaign.campaign import new_campaign

@@ -45,8 +45,8 @@ class Command(TyperCommand):
         return super().invoke(ctx)
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(wanted: bool) -> None:
+    if wanted:
         from importlib.metadata import version
 
         print(f"servegrid {version('servegrid')}")
@@ -150,8 +150,7 @@ def sweep(
         folder = site.results / campaign
         try:
             with tags(campaign):
-                asked = (options, campaign, resume is not None)
-                state = cast(State[Any], sweep_flow(*asked, return_state=True))
+                state = cast(State[Any], sweep_flow(options, campaign, resume is not None, return_state=True))
         except KeyboardInterrupt:
             say("interrupted; the rows of finished cells are kept")
             say(f"`servegrid sweep --resume {campaign}` goes on with the others")
@@ -186,10 +185,10 @@ def doctor(
     if install_perf_analyzer:
         checks.install_perf_analyzer(site)
     found = checks.check(site)
-    rows = [(entry.what, entry.found, entry.mend) for entry in found]
-    styles = ["yellow" if entry.mend else "" for entry in found]
+    rows = [(entry.what, entry.found, entry.fix) for entry in found]
+    styles = ["yellow" if entry.fix else "" for entry in found]
     print_table(("what", "found", "how to fix it"), rows, styles)
-    if any(entry.required and entry.mend for entry in found):
+    if any(entry.required and entry.fix for entry in found):
         raise typer.Exit(2)
 
 
@@ -233,11 +232,11 @@ def main() -> None:
     try:
         app(standalone_mode=True)
     except (ServegridError, OSError) as error:
-        said = error if isinstance(error, ServegridError) else refusal(error)
-        if said is None:
+        message = error if isinstance(error, ServegridError) else refusal(error)
+        if message is None:
             raise
         Console(stderr=True).print(
-            f"servegrid: {printable(str(said))}", style="red", markup=False, soft_wrap=True
+            f"servegrid: {printable(str(message))}", style="red", markup=False, soft_wrap=True
         )
         sys.exit(2)
 

@@ -1,5 +1,4 @@
-"""Stage of a comparison by runs: two served models are asked alternately, so that whatever changes on the
-host meanwhile meets both."""
+"""Two served models measured in interleaved runs, so that changes on the host affect both alike."""
 
 from __future__ import annotations
 
@@ -28,8 +27,8 @@ class CandidateEndpoint(Value):
 
 
 class InterleavedJob(Value):
-    """What the process is told, as a JSON file. A turn lasts `run_s`, or 10 requests of each worker where
-    those take longer."""
+    """The job of the measuring process, a JSON file. A run lasts `run_s` seconds, or 10 requests of each
+    worker if those take longer."""
 
     a: CandidateEndpoint
     b: CandidateEndpoint
@@ -40,8 +39,8 @@ class InterleavedJob(Value):
 
 
 class Run(Value):
-    """What one turn showed: inferences/s, the median latency of a request in ms, and how late the client was
-    on average to see what had happened (null: it was not looked in so short a turn)."""
+    """One run: inferences/s, the median latency of a request in ms, and the mean lag of the client's event
+    loop in ms (null: no sample in so short a run)."""
 
     throughput: float
     p50_ms: float
@@ -49,13 +48,13 @@ class Run(Value):
 
 
 class InterleavedRuns(Value):
-    """Pair by pair; which side began changed from pair to pair."""
+    """Pair by pair; A and B take turns to begin."""
 
     a: tuple[Run, ...]
     b: tuple[Run, ...]
 
     def figures(self, scenario: str, job: InterleavedJob) -> tuple[Figures, ...]:
-        """As the figures of one point; in doubt where the client was too late beside either side."""
+        """As the figures of one point; in doubt where the client limited A or B."""
         doubts = (
             f"{side}: {doubt}" for side, doubt in (("A", _doubt(self.a)), ("B", _doubt(self.b))) if doubt
         )
@@ -74,8 +73,7 @@ class InterleavedRuns(Value):
 
 
 def _doubt(runs: Sequence[Run]) -> str:
-    """Why the runs of one side tell of the client rather than of the server, by the rule of a measured
-    point; "" where they do not."""
+    """Why the client limited these runs, by the rule of a measured point; "" if it did not."""
     lags = [turn.lag_ms for turn in runs if turn.lag_ms is not None]
     lag_ms = statistics.mean(lags) if lags else 0.0
     latency_ms = statistics.median(turn.p50_ms for turn in runs)
@@ -85,7 +83,7 @@ def _doubt(runs: Sequence[Run]) -> str:
 
 
 def measure(job: InterleavedJob, logs: Path, name: str) -> InterleavedRuns:
-    """Have a process of its own take the runs.
+    """Measure both in a process of its own.
 
     Raises:
         StepError: it failed or hung; a server may be gone.

@@ -253,7 +253,7 @@ def _cells(*tooltip: Any) -> alt.Chart:
 
 
 def _accuracy() -> Any:
-    """Each cell's metric served, beside the framework's own: the distance is the drop."""
+    """Each cell's served metric and the framework's: the distance is the drop."""
     tips = [
         "metric:N",
         *(

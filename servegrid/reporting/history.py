@@ -96,7 +96,7 @@ def moves(folder: Path, cell: str | None = None) -> list[Move]:
 
 
 def past(folder: Path, this: Frames) -> Past:
-    """What the campaigns beside this one, up to it, tell of its cells; the last few of them that have any."""
+    """The last few campaigns in the same folder, up to this one, that have rows of its cells."""
     names = {json.dumps(name) for name in this[0]["cell"]}
     found = [this]
     others = [path for path in folder.parent.glob("*/rows.jsonl") if path.parent != folder]
@@ -167,7 +167,7 @@ def _verdicts(cells: pl.DataFrame) -> Iterator[Move]:
 
 
 def _metrics(cells: pl.DataFrame) -> Iterator[Move]:
-    """Of the served model, whatever the verdict; from nothing no change can be told."""
+    """Of the served model, for any verdict; skipped when the old value is 0."""
     known = cells.filter(pl.col("served_metric").is_not_null())
     for before, after in _neighbours(known, (*SAME, "metric")):
         was, now = before["served_metric"], after["served_metric"]

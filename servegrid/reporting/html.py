@@ -78,7 +78,7 @@ def page(
 _TABLES = {
     "moves": "What moved beyond noise, and what changed with it",
     "cells": "Cells: verdicts, accuracy, load",
-    "published": "NVIDIA's published figures beside ours",
+    "published": "compared with NVIDIA's published figures",
     "points": "Measured points",
     "same": "Parameters and versions that all cells share",
     "parameters": "Parameters that differ",
@@ -108,7 +108,7 @@ def _answers(answers: list[Recommendation], verdict: Verdict) -> str:
 
 
 def _card(chosen: Recommendation, verdict: Verdict) -> str:
-    """What to ship large, then its figures, the one that was asked for first."""
+    """The recommended cell, then its figures, the objective's own first."""
     drop = "" if chosen.metric_drop is None else f"drop {chosen.metric_drop + 0.0:.4f}"
     figures = {
         "throughput": (f"{chosen.throughput:.1f}", "inferences/s"),
@@ -118,11 +118,11 @@ def _card(chosen: Recommendation, verdict: Verdict) -> str:
         "batch": (str(chosen.batch), ""),
         chosen.load[0]: (chosen.load[1], ""),
     }
-    asked = "p99" if chosen.column == "p99_ms" else "throughput"
+    first = "p99" if chosen.column == "p99_ms" else "throughput"
     listed = "".join(
-        f"<div{' class=asked' if name == asked else ''}><dt>{name}</dt>{_fact(name, text)}"
+        f"<div{' class=goal' if name == first else ''}><dt>{name}</dt>{_fact(name, text)}"
         f"{f'<dd class=unit>{unit}</dd>' if unit else ''}</div>"
-        for name, (text, unit) in sorted(figures.items(), key=lambda figure: figure[0] != asked)
+        for name, (text, unit) in sorted(figures.items(), key=lambda figure: figure[0] != first)
     )
     names = " ".join(_fact(name, getattr(chosen, name), "span") for name in ("format", "precision", "model"))
     where = chosen.cell if chosen.gpu is None else f"{chosen.cell} on {chosen.gpu}"

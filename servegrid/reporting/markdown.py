@@ -26,7 +26,7 @@ def document(
     beside: pl.DataFrame | None = None,
     moves: Sequence[Move] = (),
 ) -> str:
-    """The whole report; `beside` has NVIDIA's published rows next to ours, `moves` what is not as in the
+    """The whole report; `beside` has NVIDIA's published rows and ours, `moves` the changes since the
     campaign before."""
     parts = [*_head(campaign, cells, measurements, slo), "## Cells", _cells(cells)]
     errors = cells.filter(pl.col("verdict") == "error")
@@ -40,7 +40,7 @@ def document(
         if rows.height:
             parts += [f"## {scenario.capitalize()}", _points(rows)]
     if beside is not None and beside.height:
-        parts += ["## Beside NVIDIA's published figures", _beside(beside)]
+        parts += ["## Compared with NVIDIA's published figures", _beside(beside)]
     parts += ["## Time", _time(cells), "## Versions", _versions(cells)]
     return "\n\n".join(parts) + "\n"
 
@@ -60,7 +60,7 @@ def verdicts(cells: pl.DataFrame) -> str:
 
 
 def cores(cells: pl.DataFrame) -> list[str]:
-    """What is said of the host's cores: that they were kept from sleeping, where they were."""
+    """A note where the host's cores were kept from sleeping."""
     awake = any(parse_json(text).get("cores_awake") for text in cells["dynamic"])
     return ["cores kept awake"] if awake else []
 
@@ -75,8 +75,8 @@ def _where(cells: pl.DataFrame) -> str:
         return "No cell has finished yet."
     row = cells.row(0, named=True)
     host = parse_json(row["environment"])
-    told = {"cores": "{} cores", "memory_gb": "{} GB", "system": "{}", "python": "Python {}"}
-    known = [words.format(host[name]) for name, words in told.items() if name in host]
+    words_of = {"cores": "{} cores", "memory_gb": "{} GB", "system": "{}", "python": "Python {}"}
+    known = [words.format(host[name]) for name, words in words_of.items() if name in host]
     return ", ".join([f"On {row['gpu']} (profile `{row['profile']}`)", *known, *cores(cells)]) + "."
 
 

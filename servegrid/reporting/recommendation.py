@@ -208,7 +208,7 @@ def _recommendation(objective: Objective, best_of_cell: pl.DataFrame) -> Recomme
 
 
 def other_checks(failed_checks: Sequence[str] | None) -> list[str]:
-    """The checks of the trust card that a point fails beside `stability`, which its `stable` tells."""
+    """The trust checks that a point fails, but `stability`, which is its field `stable`."""
     return [name for name in failed_checks or () if name != "stability"]
 
 

@@ -41,7 +41,7 @@ tell its power."""
 
 class Table(Value):
     """What the page draws a table from: its columns, the values of every column it needs, filters too, and
-    how many rows it shows before it is asked for more."""
+    how many rows it shows at first."""
 
     name: str
     columns: tuple[Column, ...]

@@ -1,4 +1,4 @@
-"""NVIDIA's published rows beside a campaign's own: the ratio, and what differs."""
+"""NVIDIA's published rows compared with a campaign's own: the ratio, and what differs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from servegrid.reporting.recommendation import OF_CELL
 
 SAID = ("scenario", "card", "triton_release", "format", "precision", "accelerator")
 PUBLISHED_POINT = ("scenario", "format", "precision", "accelerator", "batch", "concurrency")
-"""What two rows must share to stand beside each other."""
+"""Columns that two rows must share to be compared."""
 STATED = {
     "length": ("sequence length", "max seq length"),
     "max_batch_size": ("max batch size", "max batch size"),
@@ -22,22 +22,25 @@ STATED = {
 }
 """Our column -> its title and the published parameter, which not every table states."""
 VARIANT = "full"
-"""The variant that was published: figures of another say nothing beside it."""
+"""The variant that was published; other variants are not comparable."""
 
 
 def figures(table: pl.DataFrame) -> pl.DataFrame:
     """The points of a published.csv in our names: `SAID`, batch, concurrency and the figures."""
     found = []
     for row in table.iter_rows(named=True):
-        said = {plain(name): value for name, value in row.items() if value is not None}
+        cells = {plain(name): value for name, value in row.items() if value is not None}
         found.append(
             {name: row[name] for name in SAID}
-            | {"batch": int(said.get("batch") or said.get("client batch size") or 1)}
-            | {"concurrency": int(said.get("concurrency") or said.get("concurrent client requests") or 1)}
-            | {"published": float(said["inferences/second"]), "published_p99_ms": float(said["p99 latency"])}
-            | {"published_instances": int(float(said["number of model instances"]))}
+            | {"batch": int(cells.get("batch") or cells.get("client batch size") or 1)}
+            | {"concurrency": int(cells.get("concurrency") or cells.get("concurrent client requests") or 1)}
             | {
-                f"published_{ours}": said.get(theirs, "").removesuffix(".0") or None
+                "published": float(cells["inferences/second"]),
+                "published_p99_ms": float(cells["p99 latency"]),
+            }
+            | {"published_instances": int(float(cells["number of model instances"]))}
+            | {
+                f"published_{ours}": cells.get(theirs, "").removesuffix(".0") or None
                 for ours, (_, theirs) in STATED.items()
             }
         )
