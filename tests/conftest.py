@@ -34,7 +34,12 @@ from servegrid.servers.base import Running
 from servegrid.store.site import Site, default_site
 
 Arrays = dict[str, np.ndarray[Any, Any]]
-TEST_SITE = pytest.StashKey[Path]()
+TEST_SITE, KEPT = pytest.StashKey[Path](), pytest.StashKey[bool]()
+PLACES = {
+    **{f"SERVEGRID_{name.upper()}": name for name in ("home", "results", "sources")},
+    **{"TMPDIR": "tmp", "PREFECT_HOME": "prefect", "KERAS_HOME": "keras"},
+}
+"""Variable -> the folder of the tests' site that it names."""
 TOOLS = ("tritonserver", "perf-analyzer", f"libpython/{platform.python_version()}")
 
 
@@ -129,9 +134,13 @@ def pytest_configure(config: pytest.Config) -> None:
         return  # the folders of the process that started this one
     installed, folder = default_site().home, Path(tempfile.mkdtemp(prefix="servegrid-tests-"))
     config.stash[TEST_SITE] = folder
+    folder.chmod(0o755)  # some tests start programs of other users
+    for name in ("tmp", "prefect"):
+        (folder / name).mkdir()
+    (folder / "tmp").chmod(0o1777)
     _link_tools(installed, folder / "home")
-    for name in ("home", "results", "sources"):
-        os.environ[f"SERVEGRID_{name.upper()}"] = str(folder / name)
+    os.environ.update({variable: str(folder / name) for variable, name in PLACES.items()})
+    tempfile.tempdir = None  # it is looked up anew
 
 
 def _link_tools(installed: Path, home: Path) -> None:
@@ -140,9 +149,18 @@ def _link_tools(installed: Path, home: Path) -> None:
         (home / tool).symlink_to(installed / tool)
 
 
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """What failed tests have written stays, with all else of the run."""
+    if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        session.config.stash.setdefault(KEPT, True)
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
-    if folder := config.stash.get(TEST_SITE, None):
-        shutil.rmtree(folder)
+    folder = config.stash.get(TEST_SITE, None)
+    if folder and KEPT in config.stash:
+        print(f"\nfiles of this run: {folder}")
+    elif folder:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -280,21 +298,3 @@ def run_python() -> Callable[..., str]:
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=120).stdout
 
     return run
-
-
-@pytest.fixture(scope="session")
-def identity(server: Any, interface: Any, onnx_artifact: Any) -> str:
-    """The shared server's hosted ONNX identity: `x` -> `y`, int64 [batch up to 8, any]."""
-    io = interface([("x", "int64", (-1, -1))], [("y", "int64", (-1, -1))])
-    artifact = onnx_artifact(io, [("Identity", ["x"], ["y"], {})])
-    name: str = server.load("identity", artifact, io)
-    return name
-
-
-@pytest.fixture(scope="session")
-def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A `profile_data` artifact for `identity`: 37 samples of 64 values, all different."""
-    folder = tmp_path_factory.mktemp("samples")
-    x = np.arange(37 * 64, dtype=np.int64).reshape(37, 64)
-    np.savez(folder / "samples.npz", allow_pickle=False, **{"ids": np.arange(37), "x/x": x})
-    return folder

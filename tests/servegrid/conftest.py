@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from servegrid.domain.profile import GpuProfile
@@ -123,3 +124,21 @@ class Processes:
 @pytest.fixture(scope="session")
 def processes() -> Processes:
     return Processes()
+
+
+@pytest.fixture(scope="session")
+def identity(server: Any, interface: Any, onnx_artifact: Any) -> str:
+    """The shared server's hosted ONNX identity: `x` -> `y`, int64 [batch up to 8, any]."""
+    io = interface([("x", "int64", (-1, -1))], [("y", "int64", (-1, -1))])
+    artifact = onnx_artifact(io, [("Identity", ["x"], ["y"], {})])
+    name: str = server.load("identity", artifact, io)
+    return name
+
+
+@pytest.fixture(scope="session")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A `profile_data` artifact for `identity`: 37 samples of 64 values, all different."""
+    folder = tmp_path_factory.mktemp("samples")
+    x = np.arange(37 * 64, dtype=np.int64).reshape(37, 64)
+    np.savez(folder / "samples.npz", allow_pickle=False, **{"ids": np.arange(37), "x/x": x})
+    return folder
