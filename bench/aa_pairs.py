@@ -29,7 +29,7 @@ from servegrid.formats import FORMATS
 from servegrid.formats.repository import write_repository
 from servegrid.host.environment import device_lock
 from servegrid.plan.options import SweepOptions
-from servegrid.regression.interleaved import Opponent, Order, take
+from servegrid.regression.interleaved import CandidateEndpoint, InterleavedJob, measure
 from servegrid.regression.verdict import CellComparison, judge
 from servegrid.servers import embedded
 from servegrid.servers.control import unload
@@ -80,7 +80,7 @@ def main() -> int:
         running = stack.enter_context(embedded.serve(site, repository, folder / "server.log"))
         client = stack.enter_context(triton.InferenceServerClient(running.grpc_url))
 
-        def load(name: str, added_s: float = 0.0) -> Opponent:
+        def load(name: str, added_s: float = 0.0) -> CandidateEndpoint:
             """The cell under this name, in a process of its own; `added_s` is waited in each execution."""
             unload(client, name, timeout_s=60)
             write_repository(repository, name, cell.product.format, cell.dynamic, interface, artifact)
@@ -93,13 +93,15 @@ def main() -> int:
                 backend="hosted", load_s=0, first_request_ms=100,
                 **running.model_dump(include={"grpc_url", "http_url", "shm_prefix"}),
             )  # fmt: skip
-            return Opponent(endpoint=endpoint, samples=samples)
+            return CandidateEndpoint(endpoint=endpoint, samples=samples)
 
-        def compare(a: Opponent, b: Opponent, kind: str) -> tuple[CellComparison, float, float]:
+        def compare(
+            a: CandidateEndpoint, b: CandidateEndpoint, kind: str
+        ) -> tuple[CellComparison, float, float]:
             """What is said of the pair, its largest noise floor, and the latency of `a` in s."""
-            order = Order(a=a, b=b, batch=BATCH, concurrency=CONCURRENCY)
+            order = InterleavedJob(a=a, b=b, batch=BATCH, concurrency=CONCURRENCY)
             found = CellComparison(
-                cell=kind, judged=judge(take(order, at.logs, kind).figures("online", order))
+                cell=kind, judged=judge(measure(order, at.logs, kind).figures("online", order))
             )
             floors = [entry.interval.floor for entry in found.judged if entry.interval]
             flagged[kind] += found.change in ALARMS[kind]

@@ -2,7 +2,7 @@
 
 A no-op and tiny BERT at concurrency 1, 4 and 16, batch 1 and 8; medians over the rounds. Where p50 is 20 ms
 or more, throughput within 3 % and p50 and p95 within 5 %; below, p50 within 0.5 ms; the server's columns
-within 0.1 ms or 10 %. A point that is out of the client's own bounds must be marked `generator_bound`; one
+within 0.1 ms or 10 %. A point that is out of the client's own bounds must be marked `client_limited`; one
 that is marked must be so, or perf_analyzer must have got more throughput: where a client is late, requests
 wait less in the server, and p50 may agree where throughput does not. Exits with 1 where a mark is wrong, or
 a point that is not marked is out of a bound.
@@ -36,7 +36,7 @@ class Medians:
 
     @property
     def bound(self) -> bool:
-        return statistics.median_low(bool(m.generator_bound) for m in self.found)
+        return statistics.median_low(bool(m.client_limited) for m in self.found)
 
 
 def within(ours: float, theirs: float, share: float, least: float = 0.0) -> bool:
@@ -75,7 +75,7 @@ def compare(point: Point, target: Target, rounds: int) -> bool:
     server = ", ".join(f"{c[7:-3]} {client[c] - theirs[c]:+.3f}" for c in SERVER)
     print(
         f"{target.name} {point.label}: {ratios}; server ms {server}; lag {client['generator_lag_ms']:.2f} ms"
-        f"{', generator_bound' if client.bound else ''}{''.join(f', {c} off' for c in off + server_off)}: "
+        f"{', client_limited' if client.bound else ''}{''.join(f', {c} off' for c in off + server_off)}: "
         f"{'PASS' if passed else 'FAIL'}",
         flush=True,
     )

@@ -36,7 +36,7 @@ def heeding_cancellation() -> Iterator[None]:
     if runtime.deployment.id:
         yield
         return
-    run, asked, done = UUID(runtime.flow_run.id), threading.Event(), threading.Event()
+    run, cancelled, done = UUID(runtime.flow_run.id), threading.Event(), threading.Event()
     ending = threading.Lock()  # no signal may come after the block
 
     def watch() -> None:
@@ -46,7 +46,7 @@ def heeding_cancellation() -> Iterator[None]:
                     state = client.read_flow_run(run).state
                     with ending:
                         if state and state.type in CANCELLED and not done.is_set():
-                            asked.set()
+                            cancelled.set()
                             os.kill(os.getpid(), signal.SIGINT)
                             return
 
@@ -57,7 +57,7 @@ def heeding_cancellation() -> Iterator[None]:
         with ending:
             done.set()
     except KeyboardInterrupt:
-        if asked.is_set():
+        if cancelled.is_set():
             raise CancelledError from None
         raise
     finally:

@@ -1,4 +1,4 @@
-"""The flow `compare`: two cells built and served side by side, and asked in turns."""
+"""The flow `compare`: two cells built, served at once and measured in interleaved runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from servegrid.host.stage_timer import work
 from servegrid.plan.options import SweepOptions
 from servegrid.plan.server_choosing import own_server
 from servegrid.regression.campaigns import SETTINGS, Rule
-from servegrid.regression.interleaved import PAIRS, TURN_S, Opponent, Order, take
+from servegrid.regression.interleaved import PAIRS, RUN_S, CandidateEndpoint, InterleavedJob, measure
 from servegrid.regression.verdict import RELEVANT, CellComparison, Comparison, Figures, judge
 from servegrid.servers import server
 from servegrid.store.build import Workplace
@@ -30,7 +30,7 @@ from tasks.deploy import deploy
 log = logging.getLogger("servegrid")
 
 
-class Contender(Value):
+class Candidate(Value):
     """A cell of the comparison, built and configured; `at.cell` tells the two apart."""
 
     cell: Cell
@@ -56,7 +56,7 @@ def compare_cells(
         StepError: a step failed.
     """
     pin_card()
-    sides = [_contender(name, mark, options, campaign) for mark, name in (("a", a), ("b", b))]
+    sides = [_candidate(name, mark, options, campaign) for mark, name in (("a", a), ("b", b))]
     common = _common_points(*(side.cell for side in sides))
     figures: list[Figures] = []
     logs = sides[0].at.logs
@@ -68,31 +68,31 @@ def compare_cells(
             for s in sides
         ]
         for scenario in ("online", "offline"):
-            opponents = []
+            endpoints = []
             for side, on in zip(sides, running, strict=True):
                 serving = side.cell.dynamic if scenario == "online" else side.cell.static
                 endpoint = deploy(on, side.configured, serving, side.built.samples, side.at)
                 samples = side.at.site.store.path(side.built.samples)
-                opponents.append(Opponent(endpoint=endpoint, samples=samples))
+                endpoints.append(CandidateEndpoint(endpoint=endpoint, samples=samples))
             for batch, concurrency in common[scenario]:
-                order = Order(
-                    a=opponents[0], b=opponents[1], batch=batch, concurrency=concurrency, pairs=pairs
+                job = InterleavedJob(
+                    a=endpoints[0], b=endpoints[1], batch=batch, concurrency=concurrency, pairs=pairs
                 )
-                figures += turns(scenario, order, sides[0].at)
+                figures += interleaved_runs(scenario, job, sides[0].at)
     return _comparison(sides[0], sides[1], figures, rule, pairs)
 
 
-@task(task_run_name="turns {scenario} {order.batch} x {order.concurrency}", cache_policy=NO_CACHE)
-def turns(scenario: Scenario, order: Order, at: Workplace) -> tuple[Figures, ...]:
+@task(task_run_name="turns {scenario} {job.batch} x {job.concurrency}", cache_policy=NO_CACHE)
+def interleaved_runs(scenario: Scenario, job: InterleavedJob, at: Workplace) -> tuple[Figures, ...]:
     """One point, alone on the device."""
     with device_lock(at.profile, exclusive=True), work("turns"):
-        found = take(order, at.logs, scenario).figures(scenario, order)
+        found = measure(job, at.logs, scenario).figures(scenario, job)
     (rate, *_) = judge(found)
     log.info("%s: %.1f and %.1f inferences/s, %s", rate.figures.point, rate.a, rate.b, rate.text)
     return found
 
 
-def _contender(name: str, mark: str, options: SweepOptions, campaign: str) -> Contender:
+def _candidate(name: str, mark: str, options: SweepOptions, campaign: str) -> Candidate:
     site = default_site()
     entry, cell, left_out = forecast.find(name, options, site)
     if left_out:
@@ -105,7 +105,7 @@ def _contender(name: str, mark: str, options: SweepOptions, campaign: str) -> Co
     variant = entry.plugin.spec.variants[cell.product.variant]
     repository = at.logs.parent / "repositories" / at.cell
     configured = configure(cell, built.converted, repository, at, variant.convert.workspace_bytes)
-    return Contender(cell=cell, built=built, configured=configured, server=choice, at=at)
+    return Candidate(cell=cell, built=built, configured=configured, server=choice, at=at)
 
 
 def _common_points(a: Cell, b: Cell) -> dict[Scenario, list[tuple[int, int]]]:
@@ -119,7 +119,7 @@ def _common_points(a: Cell, b: Cell) -> dict[Scenario, list[tuple[int, int]]]:
     return found
 
 
-def _comparison(a: Contender, b: Contender, figures: list[Figures], rule: Rule, pairs: int) -> Comparison:
+def _comparison(a: Candidate, b: Candidate, figures: list[Figures], rule: Rule, pairs: int) -> Comparison:
     names = [a.cell.name, b.cell.name]
     relevant = RELEVANT if rule.relevant is None else rule.relevant
     entry = CellComparison(
@@ -131,7 +131,7 @@ def _comparison(a: Contender, b: Contender, figures: list[Figures], rule: Rule, 
         a=names[0],
         b=names[1],
         method=f"Student's t intervals of logarithms, {rule.confidence:.0%} for all figures together, from "
-        f"{pairs} pairs of turns of {TURN_S:g} s or more; a regression lies wholly beyond {relevant:.0%}",
+        f"{pairs} pairs of turns of {RUN_S:g} s or more; a regression lies wholly beyond {relevant:.0%}",
         cells=(entry,),
     )
 

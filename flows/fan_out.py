@@ -33,7 +33,7 @@ log = logging.getLogger("servegrid")
 
 POLL_S = 1.0
 UNTAKEN_S = 60.0
-"""After this time without a worker that takes a run, how to start one is told."""
+"""When no worker takes a run for so long, the log says how to start one."""
 GONE_S = {StateType.PENDING: 90.0, StateType.RUNNING: 6.0}
 """A run in this state whose lease nobody held for this long is dead, and nobody is left to say so. (A run is
 Pending while a worker starts its process; it takes the lease first thing.)"""

@@ -45,7 +45,7 @@ def requests(plugin: Plugin, cell: Cell, site: Site) -> tuple[BuildRequest, ...]
 class Expected(Value):
     """What a cell's next run would find: build stages by what the store has, and the time of its last run.
 
-    `missing` says why the stages cannot be told.
+    `missing` is the reason why the stages are unknown.
     """
 
     stored: tuple[str, ...] = ()
@@ -106,9 +106,9 @@ def find(name: str, options: SweepOptions, site: Site) -> tuple[ModelPlan, Cell,
 def summary(times: Sequence[float | None]) -> str:
     """How many cells there are, the seconds that those with a last time take, and how many have none."""
     known = [seconds for seconds in times if seconds is not None]
-    said = [f"{len(times)} cell{'' if len(times) == 1 else 's'}"]
+    parts = [f"{len(times)} cell{'' if len(times) == 1 else 's'}"]
     if known:
-        said.append(f"expected: {sum(known):.0f} s")
+        parts.append(f"expected: {sum(known):.0f} s")
     if len(known) < len(times):
-        said.append(f"{len(times) - len(known)} never run before")
-    return "; ".join(said)
+        parts.append(f"{len(times) - len(known)} never run before")
+    return "; ".join(parts)

@@ -9,7 +9,7 @@ from servegrid.domain.errors import UnsupportedError, UserError
 from servegrid.domain.plugins import Plugin, load_profile
 from servegrid.domain.profile import GpuProfile
 from servegrid.domain.releases import load_releases, why_not_on
-from servegrid.domain.server import Offer, ServerChoice
+from servegrid.domain.server import ServerCapabilities, ServerChoice
 from servegrid.domain.values import Cell, Channel, Excluded, Generator
 from servegrid.formats import FORMATS
 from servegrid.host.environment import card_name, how_to_install, matches, missing
@@ -17,7 +17,7 @@ from servegrid.loadgen import GENERATORS
 from servegrid.plan.matrix import Plan, expand
 from servegrid.plan.model_plan import ModelPlan
 from servegrid.plan.options import SweepOptions
-from servegrid.plan.server_choosing import choose_server, fit
+from servegrid.plan.server_choosing import adapt_to_server, choose_server
 from servegrid.servers import SERVERS
 from servegrid.sources.choosing import choose_plugins, choose_variant
 from servegrid.store.other_environment import check
@@ -30,7 +30,7 @@ def choose_generator(options: SweepOptions, site: Site, channel: Channel = Chann
     """The wanted load generator; TLS and headers are the client's: it keeps secrets off command lines.
 
     Raises:
-        UserError: it was asked for by name and cannot be used here.
+        UserError: the generator was chosen by name and cannot be used here.
     """
     if options.generator == "auto":
         usable = GENERATORS["perf_analyzer"].problem(site) is None and channel.plain
@@ -53,22 +53,22 @@ def plan(options: SweepOptions, site: Site) -> tuple[ModelPlan, ...]:
     plugins = choose_plugins(options, site)
     releases = load_releases()
     found = []
-    offers = {profile.name: _offer(options, profile) for profile in profiles}
+    capabilities_of = {profile.name: _capabilities(options, profile) for profile in profiles}
     for profile, plugin in ((profile, plugin) for profile in profiles for plugin in plugins):
-        choice, offer = offers[profile.name]
+        choice, capabilities = capabilities_of[profile.name]
         cells = expand(
             plugin.spec,
             choose_variant(options, plugin.spec),
             profile,
             generator=choose_generator(options, site, choice.channel),
-            triton_release=offer.release,
-            other_releases=offer.releases,
+            triton_release=capabilities.release,
+            other_releases=capabilities.releases,
             releases=releases,
             selection=options,
             random_weights=options.random_weights,
-            backends=offer.backends,
+            backends=capabilities.backends,
         )
-        made = fit(_without_absent(plugin, profile, cells), choice, offer)
+        made = adapt_to_server(_without_absent(plugin, profile, cells), choice, capabilities)
         found.append(ModelPlan(plugin=plugin, profile=profile, plan=made, server=choice))
     return tuple(found)
 
@@ -94,10 +94,10 @@ def generator_notes(options: SweepOptions, plans: Sequence[ModelPlan], site: Sit
     return tuple(found)
 
 
-def _offer(options: SweepOptions, profile: GpuProfile) -> tuple[ServerChoice, Offer]:
+def _capabilities(options: SweepOptions, profile: GpuProfile) -> tuple[ServerChoice, ServerCapabilities]:
     """The server of a profile's cells, and what it can do."""
     choice = choose_server(options, profile, SERVERS)
-    return choice, SERVERS[choice.name].offer(choice)
+    return choice, SERVERS[choice.name].capabilities(choice)
 
 
 def _without_absent(plugin: Plugin, profile: GpuProfile, plan: Plan) -> Plan:

@@ -13,8 +13,8 @@ from prefect.states import Completed, Failed
 
 from flows.planning import plan, preflight
 from flows.record import Outcome, Record, Recorder
-from servegrid.campaign.asked import ground
 from servegrid.campaign.campaign import working
+from servegrid.campaign.options_file import profile_folder
 from servegrid.campaign.results import FAILING, Writer, campaign_folder, finished
 from servegrid.domain.plugins import Plugin, load_profile
 from servegrid.domain.roofline import Roofline
@@ -101,7 +101,7 @@ def workplace(plugin: Plugin, cell: Cell, site: Site, campaign: str) -> Workplac
         site=site,
         plugin=plugin.folder,
         paths=plugin.paths,
-        logs=ground(site.results / campaign, cell.profile) / "logs",
+        logs=profile_folder(site.results / campaign, cell.profile) / "logs",
         profile=cell.profile,
         cell=cell.name,
         timeout_s=plugin.spec.variants[cell.product.variant].step_timeout_s,

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from servegrid.campaign.asked import ground
+from servegrid.campaign.options_file import profile_folder
 from servegrid.campaign.results import (
     Kind,
     Row,
@@ -119,7 +119,7 @@ class Recorder:
     host: Host
     versions: dict[str, str]
     options: SweepOptions
-    """What the run was asked for, with whole paths."""
+    """The options of the run, with absolute paths."""
     run: str
     """The id of the flow run."""
 
@@ -148,7 +148,7 @@ class Recorder:
                 command = error.command or self._again(cell)
                 record.outcome = Outcome(verdict="error", reason=str(error), log=error.log, command=command)
             except Exception as error:
-                path = ground(self.writer.folder, cell.profile) / "logs" / f"{cell.name}.error.log"
+                path = profile_folder(self.writer.folder, cell.profile) / "logs" / f"{cell.name}.error.log"
                 # What the error is about, a full disk perhaps, may forbid that, too.
                 with contextlib.suppress(OSError):
                     write_atomic(path, traceback.format_exc())
@@ -246,7 +246,7 @@ def _correctness(found: Correctness) -> Row:
             "metrics": json.dumps(found.scores.all),
             "framework_metric": found.scores.framework,
             "served_metric": found.scores.served,
-            "blind_metric": found.scores.blind,
+            "shuffled_metric": found.scores.shuffled,
             "metric_drop": found.scores.drop,
         }
     return row

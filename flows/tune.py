@@ -1,4 +1,4 @@
-"""The flow `tune`: one cell, served in many ways, to find the one that answers most within a latency."""
+"""The flow `tune`: find the serving of a cell with the highest throughput within a latency bound."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def tune_cell(name: str, slo: Slo, axes: Axes, options: SweepOptions, campaign: 
             latency, within = float(getattr(found, slo.column)), holds(slo, found)
             line = "%s, concurrency %d: %.1f inferences/s, %s %.2f ms%s%s"
             said = "" if within else "  (over the bound)"
-            fails = f"  (fails {', '.join(trust.failed_checks)})" if trust.failed_checks else ""
+            fails = f"  (failed checks: {', '.join(trust.failed_checks)})" if trust.failed_checks else ""
             log.info(line, setting, concurrency, found.throughput, slo.statistic, latency, said, fails)
             return Trial(
                 setting=setting,

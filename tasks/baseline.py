@@ -8,7 +8,7 @@ from servegrid.domain.plugins import Plugin
 from servegrid.domain.values import ArtifactRef, Cell, ModelFile
 from servegrid.host.environment import host, versions
 from servegrid.store.build import Workplace, build, read_json
-from servegrid.store.store import BuildRequest, given
+from servegrid.store.store import BuildRequest, present_inputs
 from tasks.caching import build_task
 
 VERSION = 2
@@ -40,7 +40,7 @@ def request(
             "host": host().name,
             "profile": cell.profile,
         },
-        inputs=given(prepared=prepared, samples=samples),
+        inputs=present_inputs(prepared=prepared, samples=samples),
         sources=plugin.sources("model.py"),
         libraries=versions(plugin.spec.requires),
     )

@@ -14,7 +14,7 @@ from servegrid.formats import FORMATS
 from servegrid.host.environment import versions
 from servegrid.store.build import Workplace, build
 from servegrid.store.other_environment import check, versions_in
-from servegrid.store.store import BuildRequest, given
+from servegrid.store.store import BuildRequest, present_inputs
 from tasks.caching import build_task
 
 VERSION = 6
@@ -77,7 +77,7 @@ def request(
             "tolerances": tolerances.model_dump(),
             **module.build_fields(plugin.spec, product),
         },
-        inputs=given(source=source, calibration=calibration),
+        inputs=present_inputs(source=source, calibration=calibration),
         libraries=libraries,
     )
 

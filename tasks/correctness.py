@@ -2,7 +2,7 @@
 
 1. tensors: every output within the spec's tolerance of the framework's fp32 output;
 2. task metric: of the framework and of the served model, through the dynamic batcher under load; both reach
-   the threshold, the drop is within its bound, and an input-blind baseline does not reach it;
+   the threshold, the drop is within its bound, and a baseline of shuffled answers does not reach it;
 3. invariance: a sample alone, in a batch of any size, among other neighbours and on any instance gets the
    same answer;
 4. the predictions are kept, so that a metric can be computed again.
@@ -34,7 +34,7 @@ from servegrid.domain.values import ArtifactRef, Cell, Endpoint
 from servegrid.host.environment import device_lock
 from servegrid.host.stage_timer import work
 from servegrid.store.build import Workplace, read_json, run_step
-from servegrid.store.store import given
+from servegrid.store.store import present_inputs
 
 log = logging.getLogger("servegrid")
 
@@ -70,7 +70,7 @@ def correctness(
         batches = executed(endpoint) - before
         folder = _keep(cell, served, expected, at)
         _keep_inputs(folder, store.path(samples), spec.fixed_batch or min(KEPT, cell.dynamic.max_batch_size))
-        inputs = given(prepared=prepared, samples=samples)
+        inputs = present_inputs(prepared=prepared, samples=samples)
         scores = _scores(cell, metric, inputs, folder, at) if metric else None
         log.info("%s  correctness  some of them alone and in other batches", at.cell)
         invariance = prove(endpoint, store.path(samples), cell.dynamic, outputs, tolerances, at.timeout_s)
@@ -86,21 +86,21 @@ def correctness(
 
 
 def _keep(cell: Cell, served: Arrays, expected: Arrays, at: Workplace) -> Path:
-    """Write the framework's, the served and the blind predictions below the campaign.
+    """Write the framework's, the served and the shuffled predictions below the campaign.
 
     Blind: the served answers, each given to the next sample; right only as often as an answer
     that does not depend on the question is.
     """
     folder = at.logs.parent / "predictions" / cell.name
     folder.mkdir(parents=True, exist_ok=True)
-    blind = {name: np.roll(array, 1, axis=0) for name, array in served.items()}
-    for name, outputs in (("framework", expected), ("served", served), ("blind", blind)):
+    shuffled = {name: np.roll(array, 1, axis=0) for name, array in served.items()}
+    for name, outputs in (("framework", expected), ("served", served), ("shuffled", shuffled)):
         np.savez(folder / f"{name}.npz", allow_pickle=False, **outputs)
     return folder
 
 
 def _keep_inputs(folder: Path, samples: Path, count: int) -> None:
-    """Write the inputs of the first predictions beside them: one request that can be sent again."""
+    """Write the inputs of the first predictions: one request that can be sent again."""
     with np.load(samples / "samples.npz") as file:
         inputs = {name.removeprefix("x/"): file[name][:count] for name in file if name.startswith("x/")}
     np.savez(folder / "inputs.npz", allow_pickle=False, **inputs)
@@ -110,7 +110,7 @@ def _scores(
     cell: Cell, metric: Metric, inputs: dict[str, ArtifactRef], folder: Path, at: Workplace
 ) -> Scores:
     """The plug-in's metrics of the kept predictions."""
-    names = ("framework", "served", "blind")
+    names = ("framework", "served", "shuffled")
     run_step(
         "score",
         fields={"parameters": cell.product.parameters, "predictions": names},
@@ -123,12 +123,12 @@ def _scores(
     if metric.name not in metrics["served"]:
         known = ", ".join(metrics["served"])
         raise StepError(f"metrics.py gives no {metric.name!r}, which model.yaml names; it gives: {known}")
-    framework, served, blind = (metrics[name][metric.name] for name in names)
+    framework, served, shuffled = (metrics[name][metric.name] for name in names)
     return Scores(
         metric=metric.name,
         framework=framework,
         served=served,
-        blind=blind,
+        shuffled=shuffled,
         drop=metric.lost(framework, served),
         all=metrics["served"],
     )

@@ -7,7 +7,7 @@ from servegrid.domain.spec import ModelSpec
 from servegrid.domain.values import ArtifactRef, ExportFormat, Framework, Product
 from servegrid.host.environment import versions
 from servegrid.store.build import Workplace, build
-from servegrid.store.store import BuildRequest, given
+from servegrid.store.store import BuildRequest, present_inputs
 from tasks.caching import build_task
 
 VERSION = 2
@@ -45,7 +45,7 @@ def request(plugin: Plugin, product: Product, prepared: ArtifactRef | None) -> B
             "opset": product.opset,
             "interface": interface.model_dump(mode="json"),
         },
-        inputs=given(prepared=prepared),
+        inputs=present_inputs(prepared=prepared),
         sources=plugin.sources("model.py") | plugin.sources("dataloader.py"),
         libraries=versions(libraries(plugin.spec, product.export_format)),
     )

@@ -82,7 +82,7 @@ def _measure(plan: LoadPlan, chosen: Chosen, target: Target, at: Workplace) -> M
         _load(point),
         measurement.throughput,
         measurement.p99_ms,
-        f"  (fails {', '.join(trust.failed_checks)})" if trust.failed_checks else "",
+        f"  (failed checks: {', '.join(trust.failed_checks)})" if trust.failed_checks else "",
     )
     return MeasuredPoint(
         **point.model_dump(include={"batch", "concurrency", "request_rate", "distribution"}),

@@ -6,7 +6,7 @@ from servegrid.domain.plugins import Plugin
 from servegrid.domain.values import ArtifactRef, Cell, Product
 from servegrid.host.environment import versions
 from servegrid.store.build import Workplace, build
-from servegrid.store.store import BuildRequest, given
+from servegrid.store.store import BuildRequest, present_inputs
 from tasks.caching import build_task
 
 VERSION = 1
@@ -36,7 +36,7 @@ def _request(plugin: Plugin, product: Product, prepared: ArtifactRef | None, sam
         stage="profile_data",
         version=VERSION,
         fields={"parameters": product.parameters, "samples": samples},
-        inputs=given(prepared=prepared),
+        inputs=present_inputs(prepared=prepared),
         sources=plugin.sources("dataloader.py"),
         libraries=versions(plugin.spec.requires),
     )

@@ -10,7 +10,7 @@ from servegrid.domain.roofline import Count
 from servegrid.domain.values import ArtifactRef, Cell
 from servegrid.host.environment import versions
 from servegrid.store.build import Workplace, build
-from servegrid.store.store import BuildRequest, given
+from servegrid.store.store import BuildRequest, present_inputs
 from tasks.caching import build_task
 
 VERSION = 4
@@ -28,7 +28,7 @@ def request(plugin: Plugin, cell: Cell, prepared: ArtifactRef | None, samples: A
             "interface": plugin.spec.interface(cell.product.parameters).model_dump(mode="json"),
             "batch_size": cell.dynamic.max_batch_size,
         },
-        inputs=given(prepared=prepared, samples=samples),
+        inputs=present_inputs(prepared=prepared, samples=samples),
         sources=plugin.sources("model.py"),
         libraries=versions(plugin.spec.requires),
     )

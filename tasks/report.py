@@ -11,7 +11,7 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact, cr
 from prefect.cache_policies import NO_CACHE
 
 from servegrid.campaign import results
-from servegrid.campaign.asked import objective
+from servegrid.campaign.options_file import objective
 from servegrid.reporting.markdown import summary
 from servegrid.reporting.writing import write
 

@@ -13,14 +13,14 @@ from servegrid.bundle.failure import pack_failure
 from servegrid.bundle.folder import copy, new_folder, write_json
 from servegrid.bundle.start_scripts import REPOSITORY, hosted, write_starts
 from servegrid.campaign import results
-from servegrid.campaign.asked import asked, ground, objective
 from servegrid.campaign.campaign_folders import newest_first, no_campaign
-from servegrid.campaign.columns import held
+from servegrid.campaign.columns import parse_json
+from servegrid.campaign.options_file import campaign_options, objective, profile_folder
 from servegrid.campaign.results import WHOLE, Row
 from servegrid.domain.errors import UserError, unknown
 from servegrid.domain.values import ModelFile
 from servegrid.host import awake
-from servegrid.reporting.recommendation import Choice, choices
+from servegrid.reporting.recommendation import Recommendation, recommendations
 from servegrid.reporting.writing import write
 from servegrid.store.site import Site
 
@@ -34,8 +34,8 @@ NO_METRIC = "tensors agree with the framework's; no metric says more"
 UNSTABLE = "throughput and latency were not stable"
 
 
-def pack(campaign: Path, cell: str, target: Path, site: Site, profile: str | None = None) -> Row:
-    """Write the pack of a cell, or of the failure that it ended with, into a new folder; returns its row.
+def bundle(campaign: Path, cell: str, target: Path, site: Site, profile: str | None = None) -> Row:
+    """Write the bundle of a cell, or of the failure that it ended with, into a new folder; returns its row.
 
     Raises:
         UserError: there is no such campaign or cell, the cell was neither correct nor an error, or a file is
@@ -46,7 +46,7 @@ def pack(campaign: Path, cell: str, target: Path, site: Site, profile: str | Non
         pack_failure(campaign, row, target, site)
         return row
     with new_folder(target) as fresh:
-        place = ground(campaign, row["profile"])
+        place = profile_folder(campaign, row["profile"])
         copy(place / "repositories" / cell, fresh / REPOSITORY, (campaign, site.store.root))
         _sample(place / "predictions" / cell, fresh)
         shutil.copy(CLIENT, fresh / "client.py")
@@ -57,7 +57,7 @@ def pack(campaign: Path, cell: str, target: Path, site: Site, profile: str | Non
         write_json(fresh / "certificate.json", _certificate(row))
         write_json(fresh / "versions.json", _versions(row))
         write_starts(fresh, row, site)
-        if held(row["dynamic"]).get("cores_awake"):
+        if parse_json(row["dynamic"]).get("cores_awake"):
             shutil.copy(awake.__file__, fresh / "awake.py")
         _write_readme(fresh, row)
     return row
@@ -92,7 +92,9 @@ def latest(site: Site, cell: str, profile: str | None = None) -> Path:
     raise unknown("cell" if profile is None else f"cell of profile {profile}", cell, known)
 
 
-def recommended(site: Site, campaign: Path | None = None, profile: str | None = None) -> tuple[Path, Choice]:
+def recommended(
+    site: Site, campaign: Path | None = None, profile: str | None = None
+) -> tuple[Path, Recommendation]:
     """The newest campaign that recommends a cell, or the given one, and its first recommendation.
 
     Raises:
@@ -102,13 +104,13 @@ def recommended(site: Site, campaign: Path | None = None, profile: str | None = 
     if not folders:
         raise no_campaign(site.results)
     for folder in folders:
-        for choice in choices(*results.read(folder), slo=objective(folder)):
+        for choice in recommendations(*results.read(folder), slo=objective(folder)):
             if profile in (None, choice.profile):
                 return folder, choice
     on = f" on profile {profile}" if profile else ""
     raise UserError(
         f"{campaign or site.results}: no cell passed with a stable point{on}, so none is recommended; "
-        "name one: `servegrid pack CELL`"
+        "name one: `servegrid bundle CELL`"
     )
 
 
@@ -135,8 +137,8 @@ def _row(campaign: Path, cell: str, profile: str | None) -> Row:
 
 
 def _own_client(campaign: Path, row: Row, target: Path, site: Site) -> None:
-    """The model's own client, and the modules that it imports, which lie beside it; a model file has none."""
-    options = asked(campaign)
+    """The model's own client, and the modules that it imports from its folder; a model file has none."""
+    options = campaign_options(campaign)
     if any(options.get(kind) for kind in get_args(ModelFile)):
         return
     plugin = Path(options.get("model_dir") or site.models / row["model"])
@@ -158,14 +160,14 @@ def _sample(predictions: Path, target: Path) -> None:
 
 
 def _certificate(row: Row) -> dict[str, Any]:
-    names = ("metric", "framework_metric", "served_metric", "metric_drop", "blind_metric")
+    names = ("metric", "framework_metric", "served_metric", "metric_drop", "shuffled_metric")
     bounds = ("largest_difference", "least_cosine", "invariance")
     proven = NO_METRIC if row["served_metric"] is None else WITHIN
     return {
         **{name: row[name] for name in ("model", "cell", "campaign", "gpu", "verdict")},
         "means": f"{proven}; {UNSTABLE}" if row["verdict"] == "unstable" else proven,
         **{name: row[name] for name in (*names, *bounds)},
-        "metrics": held(row["metrics"]),
+        "metrics": parse_json(row["metrics"]),
         "allowed_difference": max(ROOM * row["largest_difference"], LEAST),
     }
 
@@ -176,7 +178,7 @@ def _versions(row: Row) -> dict[str, Any]:
         *("triton_release", "server", "server_version", "backend", "format", "precision", "accelerator"),
         *("export_format", "export_precision", "accelerator_precision", "opset", "torch_jit", "profile"),
     )
-    return {name: row[name] for name in plain} | {name: held(row[name]) for name in texts}
+    return {name: row[name] for name in plain} | {name: parse_json(row[name]) for name in texts}
 
 
 def _write_readme(folder: Path, row: Row) -> None:

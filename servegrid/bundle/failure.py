@@ -1,9 +1,9 @@
-"""The pack of a cell that ended as `error`: all that the failed step read, and a script that repeats it.
+"""The bundle of a cell that ended as `error`: all that the failed step read, and a script that repeats it.
 
 repeat.sh             the one command; neither Prefect nor the campaign is needed
-cell.json             the cell's row: what was asked, the versions, the machine, the reason
-logs/                 what the cell's steps and its server said
-job.json, inputs/, plugin/, paths/   where a step in a child process failed: what it was told and read
+cell.json             the cell's row: options, versions, machine, reason
+logs/                 logs of the cell's steps and of its server
+job.json, inputs/, plugin/, paths/   where a step in a child process failed: its job and inputs
 model_repository/, start-*.sh        where it failed later: what the server was to load
 """
 
@@ -16,8 +16,8 @@ from typing import Any
 
 from servegrid.bundle.folder import copy, new_folder, write_json, write_script
 from servegrid.bundle.start_scripts import REPOSITORY, hosted, write_starts
-from servegrid.campaign.asked import ground
-from servegrid.campaign.columns import OBJECTS, held
+from servegrid.campaign.columns import OBJECTS, parse_json
+from servegrid.campaign.options_file import profile_folder
 from servegrid.campaign.results import Row
 from servegrid.domain.errors import UserError
 from servegrid.domain.plugins import source_digests
@@ -27,12 +27,12 @@ from servegrid.store.site import Site
 
 
 def pack_failure(campaign: Path, row: Row, target: Path, site: Site) -> None:
-    """Write the pack of the `error` cell of a row into a new folder.
+    """Write the bundle of the `error` cell of a row into a new folder.
 
     Raises:
         UserError: a file that the step read is not there any more, or leads out of where it may lie.
     """
-    place = ground(campaign, row["profile"])
+    place = profile_folder(campaign, row["profile"])
     with new_folder(target) as fresh:
         write_json(fresh / "cell.json", _spec(row))
         for path in _logs(place / "logs", row):
@@ -51,7 +51,7 @@ def pack_failure(campaign: Path, row: Row, target: Path, site: Site) -> None:
 
 
 def _pack_step(job: Job, row: Row, fresh: Path, site: Site) -> None:
-    """Everything that a step in a child process was told and read, under paths of the folder."""
+    """The job and the inputs of a step in a child process, under paths of the folder."""
     inputs = {}
     for name, path in job.inputs.items():
         inputs[name] = Path("inputs") / name / ("" if path.is_dir() else path.name)
@@ -70,13 +70,13 @@ def _pack_step(job: Job, row: Row, fresh: Path, site: Site) -> None:
             copy(Path(value), fresh / parameters[name], (Path(value),))
     fields = job.fields | ({"parameters": parameters} if parameters else {})
     moved: dict[str, Any] = {"inputs": inputs, "plugin": Path("plugin"), "paths": tuple(paths)}
-    told = job.model_copy(update=moved | {"fields": fields, "output": Path("output")})
-    (fresh / "job.json").write_text(told.model_dump_json(indent=1) + "\n", encoding="utf-8")
+    moved_job = job.model_copy(update=moved | {"fields": fields, "output": Path("output")})
+    (fresh / "job.json").write_text(moved_job.model_dump_json(indent=1) + "\n", encoding="utf-8")
     write_script(fresh / "repeat.sh", *_step_lines(shlex.split(row["command"])))
 
 
 def _step_lines(words: list[str]) -> list[str]:
-    """What runs the step of a repeat command in the pack's folder: in its interpreter, or its image, which
+    """What runs the step of a repeat command in the bundle's folder: in its interpreter, or its image, which
     sees this folder in the place of all that the step read."""
     at = words.index("-P")
     if words[0] != "docker":
@@ -101,7 +101,7 @@ def _imported(job: Job, source: Path) -> Iterator[Path]:
 
 
 def _job(logs: Path, row: Row) -> Job | None:
-    """What the child process whose step failed was told; None where no such process failed."""
+    """The job of the child process that failed; None where no such process failed."""
     words = shlex.split(row["command"] or "")
     if "servegrid.frameworks" not in words:
         return None
@@ -120,7 +120,7 @@ def _logs(logs: Path, row: Row) -> Iterator[Path]:
 
 def _whole(row: Row) -> str:
     """What repeats a failure outside of a child process: loading it into a bare server, or the whole cell."""
-    stages = list(held(row["stage_s"]))
+    stages = list(parse_json(row["stage_s"]))
     if stages[-1:] == ["deploy"]:
         return "exec sh start-embedded.sh" if hosted(row) else "exec sh start-docker.sh"
     return f"exec {row['command']}"
@@ -128,8 +128,8 @@ def _whole(row: Row) -> str:
 
 def _spec(row: Row) -> dict[str, Any]:
     """The row without what was not reached; columns that hold JSON as what they hold."""
-    told = {name: value for name, value in row.items() if value is not None}
-    return told | {name: held(told[name]) for name in OBJECTS if name in told}
+    known = {name: value for name, value in row.items() if value is not None}
+    return known | {name: parse_json(known[name]) for name in OBJECTS if name in known}
 
 
 def _how(folder: Path) -> str:
@@ -157,5 +157,5 @@ In campaign {campaign}, profile {profile}:
 
 {how}
 
-`cell.json` has what was asked, versions and machine; `logs/` what was said.
+`cell.json` has options, versions and machine; `logs/` has the logs.
 """

@@ -1,4 +1,4 @@
-"""The folder of a pack: whole or not there, with files in place of links."""
+"""The folder of a bundle: whole or not there, with files in place of links."""
 
 from __future__ import annotations
 

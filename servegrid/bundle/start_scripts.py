@@ -1,4 +1,4 @@
-"""The scripts that start a bare server on a pack's model repository."""
+"""The scripts that start a bare server on a bundle's model repository."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shlex
 from pathlib import Path
 
 from servegrid.bundle.folder import write_script
-from servegrid.campaign.columns import held
+from servegrid.campaign.columns import parse_json
 from servegrid.campaign.results import Row
 from servegrid.domain.releases import image
 from servegrid.formats import FORMATS
@@ -25,14 +25,14 @@ def write_starts(folder: Path, row: Row, site: Site) -> None:
 
 def hosted(row: Row) -> bool:
     """Whether the cell was served by our runtime; a row that no server answered for says what was planned."""
-    return (row["backend"] or held(row["dynamic"]).get("backend")) == "hosted"
+    return (row["backend"] or parse_json(row["dynamic"]).get("backend")) == "hosted"
 
 
 def _docker_line(row: Row) -> str:
-    gpu = "--gpus all " if held(row["dynamic"]).get("device_kind") == "gpu" else ""
+    gpu = "--gpus all " if parse_json(row["dynamic"]).get("device_kind") == "gpu" else ""
     serve = "tritonserver --model-repository=/models --disable-auto-complete-config"
     if hosted(row):
-        used = held(row["versions"])
+        used = parse_json(row["versions"])
         libraries = [name for name in FORMATS[row["format"]].LIBRARIES if name in used]
         # PyPI has no local versions (2.13.0+cpu), and ONNX Runtime for GPUs under a name of its own.
         on_gpu = {"onnxruntime": "onnxruntime-gpu"} if gpu else {}

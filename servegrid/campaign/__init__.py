@@ -1,1 +1,1 @@
-"""A campaign's folder: what was asked, its rows, their schema, who leads it."""
+"""A campaign's folder: its options, its rows, their schema, the process that leads it."""

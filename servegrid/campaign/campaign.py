@@ -1,4 +1,4 @@
-"""A campaign's folder beside its rows: what was asked, how often it was begun, who leads and who works.
+"""A campaign's folder but for its rows: its options, its attempts, its leader and its workers.
 
 campaign.json           the options, the number of the attempt, the cells that it is to end with
 leader.lock             a lease, held by the flow `sweep` for as long as it runs: it holds the attempt
@@ -22,8 +22,8 @@ import polars as pl
 from pydantic import ValidationError
 
 from servegrid.campaign import leases, results
-from servegrid.campaign.asked import damaged
 from servegrid.campaign.campaign_folders import unknown_campaign
+from servegrid.campaign.options_file import damaged
 from servegrid.domain.errors import UserError
 from servegrid.domain.values import Value
 from servegrid.domain.yaml_files import explain
@@ -57,7 +57,7 @@ def new_campaign() -> str:
 
 
 def read(folder: Path) -> Campaign:
-    """What the campaign was asked for.
+    """The options, cells and attempts of a campaign.
 
     Raises:
         UserError: no campaign was begun there, or its file is damaged.

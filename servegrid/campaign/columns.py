@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-POINT = ("scenario", "batch", "concurrency", "request_rate", "distribution")
+POINT_KEY = ("scenario", "batch", "concurrency", "request_rate", "distribution")
 """What makes a point of a cell: batch, and a concurrency or a request rate."""
 
 MEASURED = {
@@ -43,10 +43,12 @@ SERVING: dict[str, pl.DataType] = {
     "first_request_ms": pl.Float64(),
 }
 
+RENAMED = {"blind_metric": "shuffled_metric", "generator_bound": "client_limited"}
+"""Column, or trust check, of older campaigns -> its name today."""
 OLD_ROWS: dict[str, Any] = {"cores_awake": False}
 """Column -> what it holds in rows that were written before there was such a column."""
 
-PLACE: dict[str, pl.DataType] = {
+LOAD: dict[str, pl.DataType] = {
     "request_rate": pl.Float64(),
     **dict.fromkeys(("distribution", "slo"), pl.String()),
     **dict.fromkeys(("slo_holds", "slo_best", "knee"), pl.Boolean()),
@@ -59,7 +61,7 @@ TRUST: dict[str, pl.DataType] = {
     **dict.fromkeys(("throughput_spread", "latency_spread"), pl.Float64()),
     **dict.fromkeys(("littles_law_residual", "component_residual_ms"), pl.Float64()),
     **dict.fromkeys(("generator_cores", "generator_lag_ms"), pl.Float64()),
-    "generator_bound": pl.Boolean(),
+    "client_limited": pl.Boolean(),
     **dict.fromkeys(("sm_clock_min_mhz", "sm_clock_max_mhz", "temperature_c"), pl.Int64()),
     "power_w": pl.Float64(),
     "throttle_reasons": pl.List(pl.String()),
@@ -85,15 +87,17 @@ def holds_object(name: str, text: object) -> bool:
     return name not in ("metrics", "stage_s") or all(isinstance(v, int | float) for v in found.values())
 
 
-def held(text: str | None) -> dict[str, Any]:
+def parse_json(text: str | None) -> dict[str, Any]:
     """The object that a column of `OBJECTS` holds; where it is null, one without fields."""
     return dict(json.loads(text or "{}"))
 
 
 def fill_old_rows(table: pl.DataFrame) -> pl.DataFrame:
-    """The table with `OLD_ROWS` in the place of nulls."""
-    there = {name: value for name, value in OLD_ROWS.items() if name in table.columns}
-    return table.with_columns(pl.col(name).fill_null(value) for name, value in there.items())
+    """The table with `OLD_ROWS` in place of nulls, and trust checks under their names of today."""
+    filled = [pl.col(name).fill_null(value) for name, value in OLD_ROWS.items() if name in table.columns]
+    if "failed_checks" in table.columns:
+        filled.append(pl.col("failed_checks").list.eval(pl.element().replace(RENAMED)))
+    return table.with_columns(filled)
 
 
 def point_in_words(row: dict[str, Any]) -> str:

@@ -20,7 +20,16 @@ from typing import IO, Any, Literal
 import polars as pl
 
 from servegrid.campaign.campaign_folders import unknown_campaign
-from servegrid.campaign.columns import MEASURED, OBJECTS, PLACE, SERVING, TRUST, fill_old_rows, holds_object
+from servegrid.campaign.columns import (
+    LOAD,
+    MEASURED,
+    OBJECTS,
+    RENAMED,
+    SERVING,
+    TRUST,
+    fill_old_rows,
+    holds_object,
+)
 from servegrid.domain.errors import UserError
 from servegrid.domain.roofline import Roofline
 from servegrid.domain.values import Cell, LoadPlan, Precision, Product, Serving
@@ -76,7 +85,7 @@ CELLS: dict[str, pl.DataType] = {
     **dict.fromkeys(("server", "server_version", "backend"), pl.String()),
     **dict.fromkeys(("verdict", "reason", "log", "command", "metric", "metrics"), pl.String()),
     **dict.fromkeys(
-        ("framework_metric", "served_metric", "blind_metric", "metric_drop", "largest_difference"),
+        ("framework_metric", "served_metric", "shuffled_metric", "metric_drop", "largest_difference"),
         pl.Float64(),
     ),
     **dict.fromkeys(("least_cosine", "invariance"), pl.Float64()),
@@ -96,7 +105,7 @@ MEASUREMENTS: dict[str, pl.DataType] = {
     **dict.fromkeys(("minimum_window_s", "framework_avg_ms"), pl.Float64()),
     **dict.fromkeys(("flops_per_inference", "limit_throughput", "share_of_limit"), pl.Float64()),
     "limit": pl.String(),
-    **PLACE,
+    **LOAD,
     "windows_throughput": pl.List(pl.Float64()),
     "windows_avg_ms": pl.List(pl.Float64()),
     "stable": pl.Boolean(),
@@ -159,7 +168,7 @@ def cell_columns(cell: Cell) -> Row:
 
 
 class Writer:
-    """Appends rows to a campaign, beside any number of others that do.
+    """Appends rows to a campaign; any number of processes may do so at once.
 
     A row that was written survives any crash after it.
     """
@@ -236,13 +245,17 @@ def read(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def _row(line: bytes) -> Row | None:
-    """The row that a line holds, if it does; what is no object in a column of objects is null, and told."""
+    """The row in a line, or None. A value that is no object in a column of objects becomes null, with a
+    warning."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
         return None
     if not isinstance(row, dict) or row.get("kind") not in ("cell", "measurement"):
         return None
+    for old, new in RENAMED.items():
+        if old in row:
+            row[new] = row.pop(old)
     for name in OBJECTS:
         if row.get(name) is not None and not holds_object(name, row[name]):
             log.warning("row of %r: %s holds no such object: %.200r", row.get("cell"), name, row[name])
@@ -256,7 +269,7 @@ def _key(row: Row) -> str:
 
 
 def _table(rows: list[Row], schema: dict[str, pl.DataType]) -> pl.DataFrame:
-    """The rows as a table; one whose values are not of its columns' types is left out, and told."""
+    """The rows as a table; a row with values of other types than its columns is left out, with a warning."""
     try:
         return fill_old_rows(pl.DataFrame(rows, schema=schema))
     except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):

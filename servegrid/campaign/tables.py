@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from servegrid.campaign.columns import fill_old_rows
+from servegrid.campaign.columns import RENAMED, fill_old_rows
 from servegrid.campaign.results import CELLS, WHOLE
 from servegrid.domain.errors import UserError
 
@@ -22,7 +22,7 @@ def read_parquet(path: Path, schema: dict[str, pl.DataType]) -> pl.DataFrame:
         UserError: it is no such table.
     """
     try:
-        table = pl.read_parquet(path)
+        table = pl.read_parquet(path).rename(RENAMED, strict=False)
         return fill_old_rows(
             table.select(
                 (pl.col(name) if name in table.columns else pl.lit(None).alias(name)).cast(kind)

@@ -14,7 +14,7 @@ from tritonclient.utils import InferenceServerException
 from servegrid.domain.arrays import Arrays, concatenate
 from servegrid.domain.errors import StepError
 from servegrid.domain.values import Endpoint
-from servegrid.servers.connection import ANSWER_S, connect
+from servegrid.servers.connection import TIMEOUT_S, connect
 from servegrid.servers.samples import Samples, server_config
 
 CLIENTS = 8
@@ -73,7 +73,7 @@ def neighbours(endpoint: Endpoint, samples: Path, max_batch: int, timeout_s: flo
 def executed(endpoint: Endpoint) -> Counter[int]:
     """Batch size -> how often the server has executed it since the model was loaded."""
     with connect(endpoint.grpc_url, endpoint.channel) as client:
-        (entry,) = client.get_inference_statistics(endpoint.model, client_timeout=ANSWER_S).model_stats
+        (entry,) = client.get_inference_statistics(endpoint.model, client_timeout=TIMEOUT_S).model_stats
     return Counter({batch.batch_size: batch.compute_infer.count for batch in entry.batch_stats})
 
 

@@ -9,13 +9,13 @@ from servegrid.domain.values import Precision, Value
 
 
 class Scores(Value):
-    """The task metric of the framework, of the served model, of a blind baseline; `all` the metrics of
+    """The task metric of the framework, of the served model, of a shuffled baseline; `all` the metrics of
     the served model. `drop` is by how much the served model is worse than the framework."""
 
     metric: str
     framework: float
     served: float
-    blind: float
+    shuffled: float
     drop: float
     all: dict[str, float]
 
@@ -51,9 +51,9 @@ def _judge_metric(scores: Scores, metric: Metric, allowed: float) -> list[str]:
     ]
     if not scores.drop <= allowed:
         failures.append(f"{metric.name} drop: {scores.drop:.4f}, {allowed:g} allowed")
-    if metric.reached(scores.blind):
+    if metric.reached(scores.shuffled):
         failures.append(
-            f"{metric.name} of an input-blind baseline: {scores.blind:.4f}; a threshold of "
+            f"{metric.name} of a baseline of shuffled answers: {scores.shuffled:.4f}; a threshold of "
             f"{metric.threshold:g} proves nothing"
         )
     return failures

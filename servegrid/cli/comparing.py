@@ -16,24 +16,30 @@ from servegrid.store.site import default_site
 
 def compare(
     a: Annotated[str, typer.Argument(help="A campaign, a folder of campaigns (repeats); --run: a cell.")],
-    b: Annotated[str, typer.Argument(help="The same, newer: what may have regressed.")],
-    run: Annotated[bool, typer.Option("--run", help="Serve both cells here and ask them in turns.")] = False,
+    b: Annotated[str, typer.Argument(help="The newer one, which may have regressed.")],
+    run: Annotated[
+        bool, typer.Option("--run", help="Serve both cells here and measure them in interleaved runs.")
+    ] = False,
     pairs: Annotated[
-        int | None, typer.Option(min=2, help="With --run: pairs of turns at each point.  [default: 20]")
+        int | None, typer.Option(min=2, help="With --run: pairs of runs at each point.  [default: 20]")
     ] = None,
     profile: Annotated[
         str | None, typer.Option(help="With --run: a file below gpu_profiles/.  [default: cpu]")
     ] = None,
-    across: Annotated[bool, typer.Option("--across", help="Compare other cards or settings, too.")] = False,
-    confidence: Annotated[float, typer.Option(min=0.5, max=0.9999, help="Of a cell's intervals.")] = 0.99,
+    across: Annotated[
+        bool, typer.Option("--across", help="Compare campaigns of different cards or settings.")
+    ] = False,
+    confidence: Annotated[
+        float, typer.Option(min=0.5, max=0.9999, help="Confidence level of a cell's intervals.")
+    ] = 0.99,
     relevant: Annotated[
         float | None,
-        typer.Option(min=0, help="A share: less does not count.  [default: 0.02, 0.1 of single runs]"),
+        typer.Option(min=0, help="Smallest relative change reported.  [default: 0.02; 0.1 for single runs]"),
     ] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write a pull request's comment here.")] = None,
 ) -> None:
-    """Tell regressions from noise; exits with 1 when a cell has regressed."""
+    """Find regressions beyond noise; exits with 1 when a cell has regressed."""
     from servegrid.host.files import write_atomic
     from servegrid.regression import output
     from servegrid.regression.campaigns import Rule, read_side
@@ -47,7 +53,7 @@ def compare(
 
         options = SweepOptions(profiles=(profile or "cpu",))
         for cell in (a, b):
-            forecast.find(cell, options, site)  # a misspelt name is told before a server starts
+            forecast.find(cell, options, site)  # a misspelt name is an error before a server starts
         with api(site):
             from flows.compare import compare_cells
             from servegrid.campaign.campaign import new_campaign
@@ -80,18 +86,19 @@ def tune(
         list[int] | None, typer.Option("--delay-us", min=0, help="A queue delay to try, in microseconds.")
     ] = None,
     max_concurrency: Annotated[
-        int | None, typer.Option(min=1, help="At most this; else twice what the instances hold.")
+        int | None,
+        typer.Option(min=1, help="Highest concurrency.  [default: 2 x max batch size x instances]"),
     ] = None,
     profile: Annotated[str, typer.Option(help="A file below gpu_profiles/.")] = "cpu",
 ) -> None:
-    """Find the instances, queue delay and preferred batch sizes that answer most within a latency; exits with
-    1 when nothing holds it."""
+    """Find the instances, queue delay and preferred batch sizes with the highest throughput within a latency
+    bound; exits with 1 when no setting meets it."""
     from flows import forecast
     from servegrid.domain.slo import from_option
     from servegrid.loadgen.search.tuning import DELAYS_US, Axes
 
     site, wanted, options = default_site(), from_option(slo), SweepOptions(profiles=(profile,))
-    forecast.find(cell, options, site)  # a misspelt name is told before a server starts
+    forecast.find(cell, options, site)  # a misspelt name is an error before a server starts
     with api(site):
         from flows.tune import tune_cell
         from servegrid.campaign.campaign import new_campaign
@@ -107,12 +114,12 @@ def tune(
     left_out = len(found.trace) - measured
     say(f"{measured} points measured, {left_out} settings left out: {trace}")
     if found.best is None:
-        say(f"nothing holds {wanted}")
+        say(f"no setting meets {wanted}")
         raise typer.Exit(1)
     best = found.best
-    fails = f" (fails {', '.join(best.failed_checks)})" if best.failed_checks else ""
+    fails = f" (failed checks: {', '.join(best.failed_checks)})" if best.failed_checks else ""
     say(
-        f"most within {wanted}: {best.setting}; concurrency {best.concurrency}: {best.throughput:.1f} "
+        f"best within {wanted}: {best.setting}; concurrency {best.concurrency}: {best.throughput:.1f} "
         f"inferences/s, {wanted.statistic} {best.latency_ms:.2f} ms{fails}. Write it into `serving` of "
-        f"model.yaml and sweep: its answers are not proven yet."
+        f"model.yaml and sweep: a sweep checks its outputs."
     )

@@ -1,4 +1,4 @@
-"""What this host has and lacks, and how to mend each."""
+"""Checks of this host, each with how to fix it."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ MIN_SHM_MB = 256
 
 
 class Check(Value):
-    """One line of the doctor's table; `mend` is empty when all is well."""
+    """One line of the doctor's table; `fix` is empty when all is well."""
 
     what: str
     found: str
-    mend: str = ""
+    fix: str = ""
     required: bool = False
 
 
@@ -70,7 +70,7 @@ def check(site: Site) -> list[Check]:
         Check(
             what="tritonserver",
             found=f"{embedded.WHEEL} (release {embedded.TRITON_RELEASE})" if not problems else "not usable",
-            mend="; ".join(problems),
+            fix="; ".join(problems),
             required=True,
         ),
         _libpython(site),
@@ -91,7 +91,7 @@ def check(site: Site) -> list[Check]:
 def _perf_analyzer(site: Site) -> Check:
     problem = GENERATORS["perf_analyzer"].problem(site)
     found = "not usable; the project's own client measures" if problem else install.VERSION
-    return Check(what="perf_analyzer", found=found, mend=problem or "")
+    return Check(what="perf_analyzer", found=found, fix=problem or "")
 
 
 def _frameworks() -> Check:
@@ -99,8 +99,8 @@ def _frameworks() -> Check:
     wanted |= {lib for libraries in (*LIBRARIES.values(), *EXPORTERS.values()) for lib in libraries}
     absent = missing(wanted)
     found = ", ".join(f"{name} {version}" for name, version in versions(wanted).items())
-    mend = f"{how_to_install(absent)} in the checkout" if absent else ""
-    return Check(what="frameworks", found=found, mend=mend)
+    fix = f"{how_to_install(absent)} in the checkout" if absent else ""
+    return Check(what="frameworks", found=found, fix=fix)
 
 
 def _compilers() -> Check:
@@ -108,15 +108,15 @@ def _compilers() -> Check:
     absent = [tool for tool in wanted if not shutil.which(tool)]
     found = ", ".join(f"{tool} {shutil.which(tool) or 'absent'}" for tool in wanted)
     needing = ", ".join(wanted[tool] for tool in absent)
-    mend = f"install {', '.join(absent)} with the system's package manager, for {needing}" if absent else ""
-    return Check(what="compilers", found=found, mend=mend)
+    fix = f"install {', '.join(absent)} with the system's package manager, for {needing}" if absent else ""
+    return Check(what="compilers", found=found, fix=fix)
 
 
 def _libpython(site: Site) -> Check:
     path = libpython.find(site.home)
     found = str(path) if path.is_file() else "not there"
-    mend = "" if path.is_file() else libpython.how_to_get()
-    return Check(what="libpython", found=found, mend=mend, required=True)
+    fix = "" if path.is_file() else libpython.how_to_get()
+    return Check(what="libpython", found=found, fix=fix, required=True)
 
 
 def _profiles(site: Site) -> list[GpuProfile]:
@@ -133,15 +133,13 @@ def _card(site: Site) -> Check:
         return Check(what="card", found="none: the `cpu` profile is the one to use")
     profiles = _profiles(site)
     if not profiles:
-        mend = f"write a profile with a word of this name: {site.profiles}/<name>.yaml, as h100.yaml is"
-        return Check(what="card", found=", ".join(names), mend=mend)
+        fix = f"write a profile with a word of this name: {site.profiles}/<name>.yaml, as h100.yaml is"
+        return Check(what="card", found=", ".join(names), fix=fix)
     found = f"{', '.join(names)} (profile {', '.join(profile.name for profile in profiles)})"
     capability = card()["compute_capability"]
     wrong = [p.name for p in profiles if p.compute_capability not in (None, capability)]
-    mend = (
-        f"the card has compute capability {capability}: correct profile {', '.join(wrong)}" if wrong else ""
-    )
-    return Check(what="card", found=found, mend=mend)
+    fix = f"the card has compute capability {capability}: correct profile {', '.join(wrong)}" if wrong else ""
+    return Check(what="card", found=found, fix=fix)
 
 
 def _driver() -> Check:
@@ -152,22 +150,22 @@ def _driver() -> Check:
     nodes = sorted(path.name for path in Path("/dev").glob("nvidia[0-9]*"))
     if not nodes:
         return Check(what="driver", found="none")
-    mend = "install NVIDIA's driver; start a container with --gpus"
-    return Check(what="driver", found=f"none that answers, though there is /dev/{nodes[0]}", mend=mend)
+    fix = "install NVIDIA's driver; start a container with --gpus"
+    return Check(what="driver", found=f"none that answers, though there is /dev/{nodes[0]}", fix=fix)
 
 
 def _disk(site: Site) -> Check:
     folder = site.home if site.home.exists() else site.home.parent
     free = shutil.disk_usage(folder).free / 2**30
-    mend = f"free {MIN_DISK_GB} GB, or set SERVEGRID_HOME" if free < MIN_DISK_GB else ""
-    return Check(what="disk", found=f"{free:.0f} GB free below {folder}", mend=mend)
+    fix = f"free {MIN_DISK_GB} GB, or set SERVEGRID_HOME" if free < MIN_DISK_GB else ""
+    return Check(what="disk", found=f"{free:.0f} GB free below {folder}", fix=fix)
 
 
 def _shared_memory() -> Check:
     stat = os.statvfs("/dev/shm")
     free = stat.f_bavail * stat.f_frsize / 2**20
-    mend = "make /dev/shm larger (docker: --ipc=host or --shm-size)" if free < MIN_SHM_MB else ""
-    return Check(what="/dev/shm", found=f"{free:.0f} MB free", mend=mend)
+    fix = "make /dev/shm larger (docker: --ipc=host or --shm-size)" if free < MIN_SHM_MB else ""
+    return Check(what="/dev/shm", found=f"{free:.0f} MB free", fix=fix)
 
 
 def _ports() -> Check:
@@ -179,8 +177,8 @@ def _ports() -> Check:
             with socket.create_connection(probe.getsockname(), timeout=5):
                 return Check(what="ports", found="loopback has free ones")
     except OSError as error:
-        mend = "bring the interface `lo` up, and let local processes connect to it"
-        return Check(what="ports", found=f"127.0.0.1: {error}", mend=mend, required=True)
+        fix = "bring the interface `lo` up, and let local processes connect to it"
+        return Check(what="ports", found=f"127.0.0.1: {error}", fix=fix, required=True)
 
 
 def _locks() -> Check:
@@ -189,8 +187,8 @@ def _locks() -> Check:
         with device_lock("doctor", exclusive=False):
             return Check(what="device locks", found=f"{LOCKS} can be used")
     except OSError as error:
-        mend = f"chmod 1777 {LOCKS}, or remove it"
-        return Check(what="device locks", found=str(error), mend=mend, required=True)
+        fix = f"chmod 1777 {LOCKS}, or remove it"
+        return Check(what="device locks", found=str(error), fix=fix, required=True)
 
 
 def _pools(site: Site) -> Check:
@@ -203,13 +201,13 @@ def _pools(site: Site) -> Check:
         with get_client(sync_client=True) as client:
             pools = {pool.name: pool for pool in client.read_work_pools()}
     except (httpx.HTTPError, PrefectException) as error:
-        mend = "start that server, or unset PREFECT_API_URL"
-        return Check(what="Prefect", found=f"{url}: {type(error).__name__}", mend=mend, required=True)
+        fix = "start that server, or unset PREFECT_API_URL"
+        return Check(what="Prefect", found=f"{url}: {type(error).__name__}", fix=fix, required=True)
     absent = sorted(wanted - set(pools))
     if absent:
-        mend = "servegrid pools create"
-        return Check(what="Prefect", found=f"{url}: no pool {', '.join(absent)}", mend=mend)
+        fix = "servegrid pools create"
+        return Check(what="Prefect", found=f"{url}: no pool {', '.join(absent)}", fix=fix)
     idle = sorted(name for name in wanted if str(pools[name].status or "").rpartition(".")[2] != "READY")
-    mend = "; ".join(map(worker_command, idle))
+    fix = "; ".join(map(worker_command, idle))
     workers = "without a worker" if idle else "with a worker"
-    return Check(what="Prefect", found=f"{url}: pool {', '.join(sorted(wanted))} {workers}", mend=mend)
+    return Check(what="Prefect", found=f"{url}: pool {', '.join(sorted(wanted))} {workers}", fix=fix)

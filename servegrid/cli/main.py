@@ -1,4 +1,4 @@
-"""`servegrid`: plan, why, sweep, report, pack, history, compare, tune, doctor, pools.
+"""`servegrid`: plan, why, sweep, report, bundle, history, compare, tune, doctor, pools.
 
 Exit codes: 0 done; 1 a cell is `error` or `failed_accuracy`, was not reached, or has regressed; 2 the input
 is wrong or the host is not ready; 130 interrupted.
@@ -21,7 +21,7 @@ from typer.core import TyperCommand
 
 from flows.local_server import api, prepare_environment
 from servegrid.cli.comparing import compare, tune
-from servegrid.cli.reporting import history, pack, report
+from servegrid.cli.reporting import bundle, history, report
 from servegrid.cli.table import print_table, say
 from servegrid.domain.errors import ServegridError, UserError, printable, refusal
 from servegrid.plan.options import SweepOptions, with_sweep_options
@@ -45,8 +45,8 @@ class Command(TyperCommand):
         return super().invoke(ctx)
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(wanted: bool) -> None:
+    if wanted:
         from importlib.metadata import version
 
         print(f"servegrid {version('servegrid')}")
@@ -65,7 +65,8 @@ def servegrid(
 @app.command(cls=Command)
 @with_sweep_options
 def plan(options: SweepOptions) -> None:
-    """Show which cells would run, what is stored of them, their last time, and what is left out and why."""
+    """Show which cells would run, what is stored of them, how long they took last; and which are excluded,
+    and why."""
     from flows import forecast
     from flows.planning import plan as make_plan
     from servegrid.campaign.tables import last_wall_s
@@ -99,7 +100,7 @@ def plan(options: SweepOptions) -> None:
 def why(
     cell: Annotated[str, typer.Argument(help="A cell's name, as the plan prints it.")], options: SweepOptions
 ) -> None:
-    """Show, stage by stage, why a cell would be built or taken from the store, field by field."""
+    """Show for each stage of a cell whether it would be built, and which field of its cache key changed."""
     from flows import forecast
 
     site = default_site()
@@ -149,8 +150,7 @@ def sweep(
         folder = site.results / campaign
         try:
             with tags(campaign):
-                asked = (options, campaign, resume is not None)
-                state = cast(State[Any], sweep_flow(*asked, return_state=True))
+                state = cast(State[Any], sweep_flow(options, campaign, resume is not None, return_state=True))
         except KeyboardInterrupt:
             say("interrupted; the rows of finished cells are kept")
             say(f"`servegrid sweep --resume {campaign}` goes on with the others")
@@ -167,7 +167,7 @@ def sweep(
         raise typer.Exit(1)
 
 
-for command in (report, pack, history, compare, tune):
+for command in (report, bundle, history, compare, tune):
     app.command(cls=Command)(command)
 
 
@@ -176,7 +176,7 @@ def doctor(
     install_server: Annotated[bool, typer.Option(help="Install the tritonserver binary first.")] = False,
     install_perf_analyzer: Annotated[bool, typer.Option(help="Install perf_analyzer first.")] = False,
 ) -> None:
-    """Check this host, and say how to mend what is missing."""
+    """Check this host, and show how to fix what is missing."""
     from servegrid.cli import doctor as checks
 
     site = default_site()
@@ -185,10 +185,10 @@ def doctor(
     if install_perf_analyzer:
         checks.install_perf_analyzer(site)
     found = checks.check(site)
-    rows = [(entry.what, entry.found, entry.mend) for entry in found]
-    styles = ["yellow" if entry.mend else "" for entry in found]
-    print_table(("what", "found", "how to mend it"), rows, styles)
-    if any(entry.required and entry.mend for entry in found):
+    rows = [(entry.what, entry.found, entry.fix) for entry in found]
+    styles = ["yellow" if entry.fix else "" for entry in found]
+    print_table(("what", "found", "how to fix it"), rows, styles)
+    if any(entry.required and entry.fix for entry in found):
         raise typer.Exit(2)
 
 
@@ -232,11 +232,11 @@ def main() -> None:
     try:
         app(standalone_mode=True)
     except (ServegridError, OSError) as error:
-        said = error if isinstance(error, ServegridError) else refusal(error)
-        if said is None:
+        message = error if isinstance(error, ServegridError) else refusal(error)
+        if message is None:
             raise
         Console(stderr=True).print(
-            f"servegrid: {printable(str(said))}", style="red", markup=False, soft_wrap=True
+            f"servegrid: {printable(str(message))}", style="red", markup=False, soft_wrap=True
         )
         sys.exit(2)
 
@@ -244,15 +244,15 @@ def main() -> None:
 def _print_answer(folder: Path) -> None:
     """What to ship, and where the report is, if there is one."""
     from servegrid.campaign import results
-    from servegrid.campaign.asked import objective
+    from servegrid.campaign.options_file import objective
     from servegrid.reporting.recommendation import best
 
     if not (folder / "report.html").exists():
         return
-    choices, verdict = best(*results.read(folder), slo=objective(folder))
-    for choice in choices:
-        what = "ship" if verdict == "passed" else "no recommendation, measured only:"
-        say(f"{what} for {choice.sentence}")
+    recommendations, verdict = best(*results.read(folder), slo=objective(folder))
+    for chosen in recommendations:
+        what = "" if verdict == "passed" else "no recommendation (measured only): "
+        say(f"{what}{chosen.sentence}")
     say(f"report: {folder / 'report.html'}")
 
 

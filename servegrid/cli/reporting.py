@@ -1,4 +1,4 @@
-"""`servegrid report | pack | history`: what a campaign found, shown, handed over, and beside earlier ones."""
+"""`servegrid report | bundle | history`: report a campaign, hand a cell over, compare with earlier ones."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def report(
         str | None, typer.Option(help="`published`: sections in each model's published form.")
     ] = None,
 ) -> None:
-    """Write a campaign's report anew, and print it; with --partial at any time, also while it runs."""
+    """Write and print a campaign's report; with --partial also while the campaign runs."""
     from servegrid.campaign.campaign import unreached
     from servegrid.campaign.campaign_folders import newest
     from servegrid.campaign.results import campaign_folder
@@ -56,7 +56,7 @@ def report(
     say(f"report: {folder / 'report.html'}")
 
 
-def pack(
+def bundle(
     cell: Annotated[
         str | None,
         typer.Argument(help="A cell's name, as the report prints it; without it, the recommended cell."),
@@ -74,8 +74,8 @@ def pack(
 
     Of a cell that ended as an error: what the failed step read, its log, and a script that repeats it.
     """
+    from servegrid.bundle.bundle import bundle as make_bundle
     from servegrid.bundle.bundle import latest, recommended
-    from servegrid.bundle.bundle import pack as make_pack
     from servegrid.campaign.results import campaign_folder
 
     site = default_site()
@@ -83,10 +83,10 @@ def pack(
     if cell is None:
         source, choice = recommended(site, source, profile)
         cell, profile = choice.cell, choice.profile
-        say(f"campaign {source.name} recommends {cell} for {choice.aim}")
+        say(f"campaign {source.name} recommends {cell} for {choice.objective}")
     source = source or latest(site, cell, profile)
     target = folder or Path(Path(cell).name)
-    row = make_pack(source, cell, target.absolute(), site, profile)
+    row = make_bundle(source, cell, target.absolute(), site, profile)
     what = f"the failure of {cell}" if row["verdict"] == "error" else cell
     say(f"{what} of {source.name}: {target}")
 
@@ -94,12 +94,12 @@ def pack(
 def history(
     cell: Annotated[str | None, typer.Argument(help="A cell's name; without it, every cell.")] = None,
 ) -> None:
-    """Show what moved beyond noise from campaign to campaign, and what changed with it."""
+    """Show which figures changed beyond noise between campaigns, and which settings changed with them."""
     from servegrid.reporting.history import moves
 
     found = moves(default_site().results, cell)
     if not found:
-        say("nothing moved beyond noise")
+        say("nothing changed beyond noise")
         return
     rows = [(m.cell, m.profile, m.what, m.before, m.after, m.by, m.campaigns[1], m.with_it) for m in found]
     head = ("cell", "profile", "moved", "from", "to", "by", "in campaign", "changed too")

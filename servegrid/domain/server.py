@@ -61,7 +61,7 @@ class ServerChoice(Value):
         return Channel(tls=tls, ca_file=self.ca_file, headers_file=self.headers_file)
 
 
-class Offer(Value):
+class ServerCapabilities(Value):
     """What a server can do, as the plan must know it.
 
     releases: formats that another release than `release` serves; loads: whether it loads models on request;

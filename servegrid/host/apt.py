@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 TOOLS = ("apt-get", "apt-cache", "dpkg-deb")
-ANSWER_S = 4
+MIRROR_TIMEOUT_S = 4
 """A mirror that sends nothing for so long is out of reach."""
 
 
@@ -38,8 +38,8 @@ class Apt:
             f"-oDir::Cache={folder / 'cache'}",
             "-oAcquire::Languages=none",
             "-oAcquire::Retries=0",
-            f"-oAcquire::http::Timeout={ANSWER_S}",
-            f"-oAcquire::https::Timeout={ANSWER_S}",
+            f"-oAcquire::http::Timeout={MIRROR_TIMEOUT_S}",
+            f"-oAcquire::https::Timeout={MIRROR_TIMEOUT_S}",
             "-oAPT::Update::Error-Mode=any",  # a mirror out of reach is else a warning, and exit code 0
         ]
         if sources:

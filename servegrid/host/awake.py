@@ -7,7 +7,7 @@ core that need not be woken. In a virtual machine waking one takes about 0.1 ms,
 several, one after the other (docs/experiments/cores-awake.md). Exits with 1 when one of the processes ends.
 
 Run as a script with `-S -E`, as `supervise` is, which sees that none of it outlives its owner. It imports
-nothing of the project, so that a pack can hold it.
+nothing of the project, so that a bundle can hold it.
 """
 
 import contextlib

@@ -86,7 +86,7 @@ class Measurement(Value):
     generator_processes: int | None = None
     generator_cores: float | None = None
     generator_lag_ms: float | None = None
-    generator_bound: bool | None = None
+    client_limited: bool | None = None
 
     @property
     def stable(self) -> bool:

@@ -52,7 +52,7 @@ def examine(point: Point, found: Measurement, card: CardFacts | None = None) -> 
         "littles_law": residual is None or abs(residual) <= LITTLE_WITHIN,
         # The client's network part is what is left: the server claiming more than the whole shows there.
         "component_sum": abs(off_ms) <= slack_ms and found.network_server_send_recv_ms >= -slack_ms,
-        "generator_bound": not found.generator_bound,
+        "client_limited": not found.client_limited,
         "throttled": card is None or not THERMAL.intersection(card.throttle_reasons),
         "foreign_processes": card is None or not card.foreign_processes,
     }

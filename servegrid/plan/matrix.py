@@ -86,7 +86,7 @@ def expand(
     for format_, precision, accelerator, instances in combinations(formats, precisions, accelerators, counts):
         listed_here = accelerator in spec.formats[format_].accelerators
         if not listed_here and not selection.accelerators:
-            continue  # it is listed format by format; one that was asked for by name is told where it is not
+            continue  # listed format by format; a format that the user names is listed where it is missing
         release = other_releases.get(format_, triton_release)
         product = Product(
             model=spec.name,

@@ -1,4 +1,4 @@
-"""What a campaign is asked for: one definition, from which the UI draws its form and the CLI its options."""
+"""The options of a campaign: one definition, from which the UI draws its form and the CLI its options."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class SweepOptions(Selection):
 
     @property
     def model_file(self) -> tuple[ModelFile, str] | None:
-        """The kind and path of the model file, if one is asked for."""
+        """The kind and path of the model file, if there is one."""
         return next(((kind, path) for kind in MODEL_FILES if (path := getattr(self, kind)) is not None), None)
 
     @property
@@ -175,7 +175,7 @@ def with_sweep_options(command: Callable[..., None], without: Sequence[str] = ()
     """A command of the CLI that takes every field of `SweepOptions` as an option of its own, but for those
     `without` which it does.
 
-    A list is an option in the singular that may be repeated. What the command takes beside `options`
+    A list is an option in the singular that may be repeated. What the command takes in addition to `options`
     stays as it is.
     """
     own = [

@@ -56,7 +56,7 @@ class Selection(Value):
         description="Online, measure every concurrency of the model's spec; else those that find the knee",
     )
     request_rates: Annotated[tuple[PositiveFloat, ...], Panel.MEASURED] = Field(
-        (), description="Online, also send this many requests/s, whatever the answers do"
+        (), description="Online, also send this many requests/s, open loop"
     )
     distribution: Annotated[Distribution, Panel.MEASURED] = Field(
         "poisson", description="How the requests of a rate are spaced: `poisson` or `constant`"

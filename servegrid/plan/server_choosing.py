@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from servegrid.domain.errors import UserError, unknown
 from servegrid.domain.profile import GpuProfile
-from servegrid.domain.server import Offer, ServerChoice
+from servegrid.domain.server import ServerCapabilities, ServerChoice
 from servegrid.domain.values import Cell, Excluded
 from servegrid.domain.yaml_files import explain
 from servegrid.plan.matrix import Plan
@@ -59,7 +59,7 @@ def own_server(choice: ServerChoice, cell: Cell) -> ServerChoice:
     return of_cell(choice, cell)
 
 
-def fit(plan: Plan, choice: ServerChoice, offer: Offer) -> Plan:
+def adapt_to_server(plan: Plan, choice: ServerChoice, capabilities: ServerCapabilities) -> Plan:
     """The plan as the chosen server can run it: it may not share memory with us, it may load no models on
     request, and the cores of its host may be kept awake.
 
@@ -78,14 +78,14 @@ def fit(plan: Plan, choice: ServerChoice, offer: Offer) -> Plan:
     cells = list(plan.cells)
     if choice.cores_awake:
         cells = [_with(cell, ("static", "dynamic"), cores_awake=True) for cell in cells]
-    if not offer.shared_memory:
+    if not capabilities.shared_memory:
         cells = [_with(cell, ("offline", "online"), shared_memory="none") for cell in cells]
-    if offer.loads:
+    if capabilities.loads:
         return Plan(cells=tuple(cells), excluded=plan.excluded)
     fixed, excluded = [], list(plan.excluded)
     for cell in cells:
         reason = None
-        if cell.product.model not in offer.loaded:
+        if cell.product.model not in capabilities.loaded:
             reason = f"{choice.url} loads no models on request, and has no {cell.product.model} loaded"
         elif len(cells) > 1:
             reason = (

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from servegrid.campaign import results
-from servegrid.campaign.columns import POINT, point_in_words
+from servegrid.campaign.columns import POINT_KEY, point_in_words
 from servegrid.campaign.results import CELLS, MEASUREMENTS, WHOLE, Row
 from servegrid.campaign.tables import read_parquet
 from servegrid.domain.errors import UserError
@@ -72,7 +72,7 @@ class Side:
         """Point -> the rows of its repeats."""
         found: dict[tuple[Any, ...], list[Row]] = {}
         for row in self.measurements.filter(pl.col("cell") == cell).iter_rows(named=True):
-            found.setdefault(tuple(row[name] for name in POINT), []).append(row)
+            found.setdefault(tuple(row[name] for name in POINT_KEY), []).append(row)
         return found
 
 

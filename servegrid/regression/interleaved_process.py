@@ -1,4 +1,4 @@
-"""`python -m servegrid.regression.interleaved_process ORDER.json RESULT.json`: turns of two served models.
+"""`python -m servegrid.regression.interleaved_process JOB.json RESULT.json`: runs of two served models.
 
 The loop is closed: each of `concurrency` workers keeps one request in flight, over async gRPC.
 Requests are serialised before, so that the client adds as little as it can, and the same to both. The
@@ -22,7 +22,7 @@ from servegrid.loadgen.client.regions import inline_requests
 from servegrid.loadgen.client.schedule import due_times
 from servegrid.loadgen.client.transport import connect as connect_transport
 from servegrid.loadgen.client.worker import PROBES, pacing
-from servegrid.regression.interleaved import Opponent, Order, Turn, Turns
+from servegrid.regression.interleaved import CandidateEndpoint, InterleavedJob, InterleavedRuns, Run
 from servegrid.servers.connection import connect
 from servegrid.servers.samples import Samples, server_config
 
@@ -34,66 +34,66 @@ Lag = tuple[float, float]
 Infer = Callable[[Any], Awaitable[Any]]
 
 
-class Record(NamedTuple):
+class CompletedRequest(NamedTuple):
     """An answered request, in seconds on the clock of time.perf_counter."""
 
     end: float
     latency: float
 
 
-class Player:
+class CandidateClient:
     """One side: its requests as bytes, and the call that sends one."""
 
     def __init__(self, infer: Infer, messages: list[Any]) -> None:
         self.infer, self.messages = infer, messages
 
-    async def turn(self, order: Order, seconds: float, lags: list[Lag]) -> Turn:
+    async def turn(self, job: InterleavedJob, seconds: float, lags: list[Lag]) -> Run:
         """Keep `concurrency` requests in flight for so long; `lags` grow meanwhile."""
-        records: list[Record] = []
+        records: list[CompletedRequest] = []
         start = time.perf_counter()
 
         async def worker(number: int) -> None:
             turn = number
             while (begin := time.perf_counter()) < start + seconds:
                 await self.infer(self.messages[turn % len(self.messages)])
-                records.append(Record((end := time.perf_counter()), end - begin))
+                records.append(CompletedRequest((end := time.perf_counter()), end - begin))
                 turn += 1
 
-        await asyncio.gather(*map(worker, range(order.concurrency)))
+        await asyncio.gather(*map(worker, range(job.concurrency)))
         settled = start + SETTLE * seconds
         counted = [record for record in records if record.end >= settled]
         duration = max(record.end for record in counted) - settled
         seen = [lag for at, lag in lags if at >= settled]
-        return Turn(
-            throughput=len(counted) * order.batch / duration,
+        return Run(
+            throughput=len(counted) * job.batch / duration,
             p50_ms=statistics.median(record.latency for record in counted) * 1e3,
             lag_ms=statistics.mean(seen) * 1e3 if seen else None,
         )
 
 
 def main() -> None:
-    order = Order.model_validate_json(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    turns = asyncio.run(_play(order))
-    Path(sys.argv[2]).write_text(turns.model_dump_json(), encoding="utf-8")
+    job = InterleavedJob.model_validate_json(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    runs = asyncio.run(_run_interleaved(job))
+    Path(sys.argv[2]).write_text(runs.model_dump_json(), encoding="utf-8")
 
 
-async def _play(order: Order) -> Turns:
+async def _run_interleaved(job: InterleavedJob) -> InterleavedRuns:
     async with AsyncExitStack() as stack:
-        players = [await _player(side, order.batch, stack) for side in (order.a, order.b)]
+        clients = [await _client(side, job.batch, stack) for side in (job.a, job.b)]
         slowest = 0.0
-        for player in players:
+        for client in clients:
             for _ in range(WARM_UP_REQUESTS):
                 begin = time.perf_counter()
-                await player.infer(player.messages[0])
+                await client.infer(client.messages[0])
                 last = time.perf_counter() - begin
             slowest = max(slowest, last)
-        seconds = max(order.turn_s, LEAST_REQUESTS * slowest)
-        found: list[list[Turn]] = [[], []]
+        seconds = max(job.run_s, LEAST_REQUESTS * slowest)
+        found: list[list[Run]] = [[], []]
         with watching() as lags:
-            for pair in range(order.pairs):
+            for pair in range(job.pairs):
                 for side in (0, 1) if pair % 2 else (1, 0):
-                    found[side].append(await players[side].turn(order, seconds, lags))
-    return Turns(a=tuple(found[0]), b=tuple(found[1]))
+                    found[side].append(await clients[side].turn(job, seconds, lags))
+    return InterleavedRuns(a=tuple(found[0]), b=tuple(found[1]))
 
 
 @contextmanager
@@ -109,13 +109,13 @@ def watching() -> Iterator[list[Lag]]:
         yield lags
 
 
-async def _player(side: Opponent, batch: int, stack: AsyncExitStack) -> Player:
+async def _client(side: CandidateEndpoint, batch: int, stack: AsyncExitStack) -> CandidateClient:
     endpoint = side.endpoint
     with connect(endpoint.grpc_url, endpoint.channel) as client:
         samples = Samples.read(side.samples, server_config(client, endpoint.model))
     transport = await stack.enter_async_context(connect_transport("grpc", endpoint))
     requests = inline_requests(endpoint.model, samples, batch)
-    return Player(transport.call, [transport.serialise(transport.message(r)) for r in requests])
+    return CandidateClient(transport.call, [transport.serialise(transport.message(r)) for r in requests])
 
 
 if __name__ == "__main__":

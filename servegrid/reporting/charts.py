@@ -26,7 +26,7 @@ IN_COLUMNS: dict[str, Any] = {"orient": "top", "columns": {"expr": "width < 400 
 """A legend that a phone does not cut."""
 KIND = alt.Color("kind:N", title=None, scale=alt.Scale(range=KINDS), legend=alt.Legend(**IN_COLUMNS))
 NAMES = ["cell:N", "gpu:N", "scenario:N", "batch:Q", "load:N"]
-FIGURES = [
+CHARTED_COLUMNS = [
     alt.Tooltip("throughput:Q", title="inferences/s", format=".1f"),
     alt.Tooltip("p99_ms:Q", title="p99 ms", format=".2f"),
     alt.Tooltip("avg_ms:Q", title="avg ms", format=".2f"),
@@ -182,7 +182,7 @@ def _pareto(load: str) -> Any:
             y=y,
             color=KIND,
             opacity=alt.condition(datum.stable, alt.value(0.9), alt.value(0.25)),
-            tooltip=[*NAMES, *FIGURES],
+            tooltip=[*NAMES, *CHARTED_COLUMNS],
         )
     )
     return alt.layer(line, marks, label).properties(height=300)
@@ -223,7 +223,7 @@ def _by(x: str, y: str = "throughput", title: str = "inferences/s") -> Any:
             y=alt.Y(f"{y}:Q", title=title),
             color=KIND,
             detail=["cell:N", "gpu:N", "concurrency:N" if x == "batch" else "batch:N"],
-            tooltip=[*NAMES, *FIGURES],
+            tooltip=[*NAMES, *CHARTED_COLUMNS],
         )
         .properties(height=260)
     )
@@ -239,7 +239,7 @@ def _trail() -> Any:
             y=alt.Y("change:Q", title="throughput since the first", axis=alt.Axis(format="+.0%")),
             color=KIND,
             detail=["cell:N", "gpu:N"],
-            tooltip=["campaign:N", *NAMES, *FIGURES[:2], alt.Tooltip("change:Q", format="+.1%")],
+            tooltip=["campaign:N", *NAMES, *CHARTED_COLUMNS[:2], alt.Tooltip("change:Q", format="+.1%")],
         )
         .properties(height=220)
     )
@@ -253,12 +253,12 @@ def _cells(*tooltip: Any) -> alt.Chart:
 
 
 def _accuracy() -> Any:
-    """Each cell's metric served, beside the framework's own: the distance is the drop."""
+    """Each cell's served metric and the framework's: the distance is the drop."""
     tips = [
         "metric:N",
         *(
             alt.Tooltip(f"{name}:Q", format=".4f")
-            for name in ("framework_metric", "served_metric", "metric_drop", "blind_metric")
+            for name in ("framework_metric", "served_metric", "metric_drop", "shuffled_metric")
         ),
     ]
     scale = alt.Scale(zero=False, padding=12)

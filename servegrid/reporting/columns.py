@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from servegrid.campaign.columns import PLACE, TRUST
+from servegrid.campaign.columns import LOAD, TRUST
 from servegrid.domain.values import Value
 
 PARTS = {
@@ -47,7 +47,7 @@ CELLS = _columns(
     ("served_metric", "served", 4),
     ("framework_metric", "framework", 4),
     ("metric_drop", "drop", 4),
-    ("blind_metric", "input-blind", 4),
+    ("shuffled_metric", "shuffled baseline", 4),
     ("largest_difference", "largest difference", 6),
     ("least_cosine", "least cosine", 6),
     ("invariance", "batch invariance", 6),
@@ -125,7 +125,7 @@ ELSEWHERE = frozenset(
         *("load_timeout_s", "shared_memory", "warm_up", "minimum_request_count", "minimum_window_s"),
         *("generator_version", "flops_per_inference", "load_clients", "load_batches"),
         *("flow_run", "worker_pid", "started_at", "ended_at"),
-        *(name for name in (*PLACE, *TRUST) if name not in ("request_rate", "slo_holds", "failed_checks")),
+        *(name for name in (*LOAD, *TRUST) if name not in ("request_rate", "slo_holds", "failed_checks")),
         "load",
         *("windows_throughput", "windows_avg_ms", "stage_s", "server_s", "orchestration_s", "metrics"),
         *FILTERS,

@@ -26,7 +26,7 @@ class Figure(NamedTuple):
     least_noise: float
 
 
-FIGURES = (
+TRACKED_COLUMNS = (
     Figure("throughput", "inferences/s", "windows_throughput", 0.05),
     Figure("avg_ms", "avg ms", "windows_avg_ms", 0.05),
     Figure("p99_ms", "p99 ms", "windows_avg_ms", 0.50),
@@ -38,10 +38,10 @@ METRIC_STEP = 0.001
 """What part of itself a served metric must move by, as one sample in a thousand does. It did not move at all
 in 41 pairs of successive campaigns of the same cell on one host."""
 SAME = ("cell", "profile", "random_weights")
-POINT = (*SAME, *columns.POINT, "shared_memory", "protocol", "max_batch_size", "generator")
+SAME_POINT = (*SAME, *columns.POINT_KEY, "shared_memory", "protocol", "max_batch_size", "generator")
 """What two measurements must share to be compared."""
 PLAIN = ("gpu", "cpu", "host", "triton_release", "server", "server_version", "backend")
-SET = ("generator_version", *(name for name in Serving.model_fields if name not in (*POINT, *PLAIN)))
+SET = ("generator_version", *(name for name in Serving.model_fields if name not in (*SAME_POINT, *PLAIN)))
 """What else may have changed between two of them: where it ran, and what was set."""
 LAST = 12
 """Campaigns that a report looks back on."""
@@ -96,7 +96,7 @@ def moves(folder: Path, cell: str | None = None) -> list[Move]:
 
 
 def past(folder: Path, this: Frames) -> Past:
-    """What the campaigns beside this one, up to it, tell of its cells; the last few of them that have any."""
+    """The last few campaigns in the same folder, up to this one, that have rows of its cells."""
     names = {json.dumps(name) for name in this[0]["cell"]}
     found = [this]
     others = [path for path in folder.parent.glob("*/rows.jsonl") if path.parent != folder]
@@ -151,9 +151,9 @@ def _trail(points: pl.DataFrame, campaign: pl.Series) -> pl.DataFrame:
         .sort("throughput", descending=True)
         .unique((*SAME, "scenario"), keep="first", maintain_order=True)
     )
-    found = stable.join(best.select(*POINT), on=POINT, how="semi", nulls_equal=True)
-    first = pl.col("throughput").first().over(POINT)
-    several = pl.col("campaign").n_unique().over(POINT) > 1
+    found = stable.join(best.select(*SAME_POINT), on=SAME_POINT, how="semi", nulls_equal=True)
+    first = pl.col("throughput").first().over(SAME_POINT)
+    several = pl.col("campaign").n_unique().over(SAME_POINT) > 1
     began = pl.col("started_at").min().over("campaign").str.slice(0, 16).str.replace("T", " ")
     return found.with_columns(
         when=began.fill_null(pl.col("campaign")), change=pl.col("throughput") / first - 1
@@ -167,7 +167,7 @@ def _verdicts(cells: pl.DataFrame) -> Iterator[Move]:
 
 
 def _metrics(cells: pl.DataFrame) -> Iterator[Move]:
-    """Of the served model, whatever the verdict; from nothing no change can be told."""
+    """Of the served model, for any verdict; skipped when the old value is 0."""
     known = cells.filter(pl.col("served_metric").is_not_null())
     for before, after in _neighbours(known, (*SAME, "metric")):
         was, now = before["served_metric"], after["served_metric"]
@@ -178,9 +178,9 @@ def _metrics(cells: pl.DataFrame) -> Iterator[Move]:
 
 
 def _figures(points: pl.DataFrame) -> Iterator[Move]:
-    for column, title, windows, least in FIGURES:
+    for column, title, windows, least in TRACKED_COLUMNS:
         known = points.filter(pl.col("stable") & (pl.col(column) > 0))
-        for before, after in _neighbours(known, POINT):
+        for before, after in _neighbours(known, SAME_POINT):
             change = after[column] / before[column] - 1
             noise = max(least, _spread(before[windows]), _spread(after[windows]))
             if abs(change) > noise:
@@ -231,11 +231,11 @@ def _differences(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]
 
 
 def _facts(row: dict[str, Any]) -> dict[str, Any]:
-    environment = columns.held(row["environment"])
+    environment = columns.parse_json(row["environment"])
     return {
         **{name: row[name] for name in (*PLAIN, *SET) if name in row},
         **{name: environment.get(name) for name in ("driver", "system", "python")},
-        **columns.held(row["versions"]),
+        **columns.parse_json(row["versions"]),
     }
 
 

@@ -10,13 +10,13 @@ from importlib.resources import files
 import polars as pl
 import vl_convert
 
-from servegrid.campaign.columns import held
+from servegrid.campaign.columns import parse_json
 from servegrid.campaign.results import Verdict
 from servegrid.domain.slo import Slo
 from servegrid.reporting.charts import Drawing
 from servegrid.reporting.columns import FILTERS
 from servegrid.reporting.markdown import cores, verdicts
-from servegrid.reporting.recommendation import NOTHING, UNPROVEN, Choice, best, frontier, lead_text
+from servegrid.reporting.recommendation import NOTHING, UNPROVEN, Recommendation, best, frontier, lead_text
 from servegrid.reporting.tables import Table
 
 MEANING = {
@@ -44,7 +44,9 @@ def page(
     answers, verdict = best(cells, measurements, slo)
     first = next(iter(answers), None)
     failed = (cells["verdict"] == "error").any()
-    notes = {"cells": f"servegrid pack CELL FOLDER --campaign {campaign} repeats an error." if failed else ""}
+    notes = {
+        "cells": f"servegrid bundle CELL FOLDER --campaign {campaign} repeats an error." if failed else ""
+    }
     payload = {
         "filters": FILTERS,
         "tables": {name: table.model_dump() for name, table in tables.items()},
@@ -76,7 +78,7 @@ def page(
 _TABLES = {
     "moves": "What moved beyond noise, and what changed with it",
     "cells": "Cells: verdicts, accuracy, load",
-    "published": "NVIDIA's published figures beside ours",
+    "published": "compared with NVIDIA's published figures",
     "points": "Measured points",
     "same": "Parameters and versions that all cells share",
     "parameters": "Parameters that differ",
@@ -97,38 +99,38 @@ def _header(campaign: str, cells: pl.DataFrame) -> str:
     return f'<header><p class="brand">servegrid</p><h1>What to ship</h1><p class="where">{where}</p></header>'
 
 
-def _answers(answers: list[Choice], verdict: Verdict) -> str:
+def _answers(answers: list[Recommendation], verdict: Verdict) -> str:
     if not answers:
         return f'<p class="panel">{NOTHING}</p>'
     unproven = "" if verdict == "passed" else f'<p class="panel">{UNPROVEN}</p>'
-    cards = "".join(_card(choice, verdict) for choice in answers)
+    cards = "".join(_card(chosen, verdict) for chosen in answers)
     return f'{unproven}<div class="answers">{cards}</div>'
 
 
-def _card(choice: Choice, verdict: Verdict) -> str:
-    """What to ship large, then its figures, the one that was asked for first."""
-    drop = "" if choice.metric_drop is None else f"drop {choice.metric_drop + 0.0:.4f}"
+def _card(chosen: Recommendation, verdict: Verdict) -> str:
+    """The recommended cell, then its figures, the objective's own first."""
+    drop = "" if chosen.metric_drop is None else f"drop {chosen.metric_drop + 0.0:.4f}"
     figures = {
-        "throughput": (f"{choice.throughput:.1f}", "inferences/s"),
-        "p99": (f"{choice.p99_ms:.2f} ms", ""),
-        "accuracy": (choice.accuracy, drop),
-        "instances": (str(choice.instances), ""),
-        "batch": (str(choice.batch), ""),
-        choice.load[0]: (choice.load[1], ""),
+        "throughput": (f"{chosen.throughput:.1f}", "inferences/s"),
+        "p99": (f"{chosen.p99_ms:.2f} ms", ""),
+        "accuracy": (chosen.accuracy, drop),
+        "instances": (str(chosen.instances), ""),
+        "batch": (str(chosen.batch), ""),
+        chosen.load[0]: (chosen.load[1], ""),
     }
-    asked = "p99" if choice.column == "p99_ms" else "throughput"
+    first = "p99" if chosen.column == "p99_ms" else "throughput"
     listed = "".join(
-        f"<div{' class=asked' if name == asked else ''}><dt>{name}</dt>{_fact(name, text)}"
+        f"<div{' class=goal' if name == first else ''}><dt>{name}</dt>{_fact(name, text)}"
         f"{f'<dd class=unit>{unit}</dd>' if unit else ''}</div>"
-        for name, (text, unit) in sorted(figures.items(), key=lambda figure: figure[0] != asked)
+        for name, (text, unit) in sorted(figures.items(), key=lambda figure: figure[0] != first)
     )
-    names = " ".join(_fact(name, getattr(choice, name), "span") for name in ("format", "precision", "model"))
-    where = choice.cell if choice.gpu is None else f"{choice.cell} on {choice.gpu}"
+    names = " ".join(_fact(name, getattr(chosen, name), "span") for name in ("format", "precision", "model"))
+    where = chosen.cell if chosen.gpu is None else f"{chosen.cell} on {chosen.gpu}"
     kind = "answer" if verdict == "passed" else "answer unproven"
     return (
-        f'<article class="{kind}" {_of(choice.model, choice.gpu)}><h2>{html.escape(choice.aim)}</h2>'
+        f'<article class="{kind}" {_of(chosen.model, chosen.gpu)}><h2>{html.escape(chosen.objective)}</h2>'
         f'<p class="headline">{names}</p><dl>{listed}</dl>'
-        f'<p class="margin"><span>{html.escape(lead_text(choice))}</span><br>{html.escape(where)}</p>'
+        f'<p class="margin"><span>{html.escape(lead_text(chosen))}</span><br>{html.escape(where)}</p>'
         "</article>"
     )
 
@@ -222,7 +224,7 @@ def _table(name: str, title: str, note: str) -> str:
 
 def _version(cells: pl.DataFrame) -> str:
     texts = cells["versions"].drop_nulls()
-    return str(held(texts[0]).get("servegrid", "")) if texts.len() else ""
+    return str(parse_json(texts[0]).get("servegrid", "")) if texts.len() else ""
 
 
 def _asset(name: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import polars as pl
 
-from servegrid.campaign.columns import held
+from servegrid.campaign.columns import parse_json
 from servegrid.campaign.results import FAILING
 from servegrid.domain.slo import Slo
 from servegrid.reporting.columns import PUBLISHED
@@ -26,14 +26,12 @@ def document(
     beside: pl.DataFrame | None = None,
     moves: Sequence[Move] = (),
 ) -> str:
-    """The whole report; `beside` has NVIDIA's published rows next to ours, `moves` what is not as in the
+    """The whole report; `beside` has NVIDIA's published rows and ours, `moves` the changes since the
     campaign before."""
     parts = [*_head(campaign, cells, measurements, slo), "## Cells", _cells(cells)]
     errors = cells.filter(pl.col("verdict") == "error")
     if errors.height:
-        again = (
-            f"`servegrid pack CELL FOLDER --campaign {campaign}` makes a folder of it that repeats the error."
-        )
+        again = f"`servegrid bundle CELL FOLDER --campaign {campaign}` repeats the error elsewhere."
         parts += ["## Errors", _errors(errors), again]
     if moves:
         parts += ["## Moved beyond noise", _moves(moves)]
@@ -42,7 +40,7 @@ def document(
         if rows.height:
             parts += [f"## {scenario.capitalize()}", _points(rows)]
     if beside is not None and beside.height:
-        parts += ["## Beside NVIDIA's published figures", _beside(beside)]
+        parts += ["## Compared with NVIDIA's published figures", _beside(beside)]
     parts += ["## Time", _time(cells), "## Versions", _versions(cells)]
     return "\n\n".join(parts) + "\n"
 
@@ -62,8 +60,8 @@ def verdicts(cells: pl.DataFrame) -> str:
 
 
 def cores(cells: pl.DataFrame) -> list[str]:
-    """What is said of the host's cores: that they were kept from sleeping, where they were."""
-    awake = any(held(text).get("cores_awake") for text in cells["dynamic"])
+    """A note where the host's cores were kept from sleeping."""
+    awake = any(parse_json(text).get("cores_awake") for text in cells["dynamic"])
     return ["cores kept awake"] if awake else []
 
 
@@ -76,9 +74,9 @@ def _where(cells: pl.DataFrame) -> str:
     if cells.is_empty():
         return "No cell has finished yet."
     row = cells.row(0, named=True)
-    host = held(row["environment"])
-    told = {"cores": "{} cores", "memory_gb": "{} GB", "system": "{}", "python": "Python {}"}
-    known = [words.format(host[name]) for name, words in told.items() if name in host]
+    host = parse_json(row["environment"])
+    words_of = {"cores": "{} cores", "memory_gb": "{} GB", "system": "{}", "python": "Python {}"}
+    known = [words.format(host[name]) for name, words in words_of.items() if name in host]
     return ", ".join([f"On {row['gpu']} (profile `{row['profile']}`)", *known, *cores(cells)]) + "."
 
 
@@ -86,7 +84,7 @@ def _answer(cells: pl.DataFrame, measurements: pl.DataFrame, slo: Slo | None) ->
     found, verdict = best(cells, measurements, slo)
     rows = [
         (
-            f"{c.model}: {c.aim}",
+            f"{c.model}: {c.objective}",
             f"{c.format} {c.precision}, {c.instances} instance(s)",
             f"batch {c.batch}, {' '.join(c.load)}",
             f"{c.throughput:.1f}",
@@ -110,20 +108,20 @@ def _cells(cells: pl.DataFrame) -> str:
             row["verdict"],
             _number(row["framework_metric"], 4),
             _metrics(row["metrics"]),
-            _number(row["blind_metric"], 4),
+            _number(row["shuffled_metric"], 4),
             _number(row["largest_difference"], 6),
             _number(row["invariance"], 6),
             in_a_line(row["reason"] or ""),
         )
         for row in cells.iter_rows(named=True)
     ]
-    head = ("cell", "verdict", "metric, framework", "served", "blind", "largest difference", "invariance")
+    head = ("cell", "verdict", "metric, framework", "served", "shuffled", "largest difference", "invariance")
     return _table((*head, "reason"), rows)
 
 
 def _metrics(text: str | None) -> str:
     """Every metric of the served model."""
-    return ", ".join(f"{name} {value:.4f}" for name, value in held(text).items())
+    return ", ".join(f"{name} {value:.4f}" for name, value in parse_json(text).items())
 
 
 def _errors(errors: pl.DataFrame) -> str:
@@ -185,7 +183,7 @@ def _time(cells: pl.DataFrame) -> str:
             _number(row["wall_s"], 1),
             _number(row["server_s"], 1),
             _number(row["orchestration_s"], 2),
-            ", ".join(f"{name} {seconds:.1f}" for name, seconds in held(row["stage_s"]).items()),
+            ", ".join(f"{name} {seconds:.1f}" for name, seconds in parse_json(row["stage_s"]).items()),
         )
         for row in ran.iter_rows(named=True)
     ]
@@ -196,7 +194,7 @@ def _time(cells: pl.DataFrame) -> str:
 def _versions(cells: pl.DataFrame) -> str:
     found: dict[str, str] = {}
     for text in cells["versions"]:
-        found |= held(text)
+        found |= parse_json(text)
     return ", ".join(f"{name} {version}" for name, version in sorted(found.items())) or "none"
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import polars as pl
 
-from servegrid.campaign.columns import held
+from servegrid.campaign.columns import parse_json
 from servegrid.domain.values import Value
 from servegrid.reporting.columns import CELLS, FILTERS, MOVES, POINTS, PUBLISHED, TRAIL, Column, shown
 from servegrid.reporting.history import Move, Past
-from servegrid.reporting.published.compare import beside
+from servegrid.reporting.published.compare import join_published
 from servegrid.reporting.recommendation import OF_CELL
 
 KIND = pl.concat_str(
@@ -41,7 +41,7 @@ tell its power."""
 
 class Table(Value):
     """What the page draws a table from: its columns, the values of every column it needs, filters too, and
-    how many rows it shows before it is asked for more."""
+    how many rows it shows at first."""
 
     name: str
     columns: tuple[Column, ...]
@@ -88,7 +88,7 @@ def tables(
         ),
         "same": _table("same", same, [Column(name=name, title=name) for name in same.columns]),
     }
-    theirs = beside(measurements, published or {})
+    theirs = join_published(measurements, published or {})
     if theirs.height:
         found["published"] = _table("published", theirs, shown(theirs, PUBLISHED))
     if past and past.trail.height:
@@ -136,7 +136,7 @@ def _flat(row: dict[str, Any]) -> Iterable[tuple[str, str]]:
     """Columns that hold JSON become one parameter for each of their fields."""
     for name, value in row.items():
         if name in _JSON:
-            for key, inner in held(value).items():
+            for key, inner in parse_json(value).items():
                 yield f"{name}: {key}", _words(inner)
         else:
             yield name, _words(value)

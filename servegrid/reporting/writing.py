@@ -10,7 +10,7 @@ from typing import IO
 import polars as pl
 
 from servegrid.campaign import results
-from servegrid.campaign.asked import objective
+from servegrid.campaign.options_file import objective
 from servegrid.domain.errors import UserError
 from servegrid.domain.slo import Slo
 from servegrid.host.files import write_atomic
@@ -20,7 +20,7 @@ from servegrid.reporting.html import page
 from servegrid.reporting.images import write_images
 from servegrid.reporting.markdown import document
 from servegrid.reporting.published import table as published_table
-from servegrid.reporting.published.compare import beside
+from servegrid.reporting.published.compare import join_published
 from servegrid.reporting.published.document import render
 from servegrid.reporting.published.form import in_published_form
 from servegrid.reporting.tables import tables
@@ -45,7 +45,7 @@ def write(folder: Path, slo: Slo | None = None) -> str:
         write_atomic(folder / f"{scenario}.csv", _bytes(table.write_csv))
     before = past(folder, (cells, measurements))
     moved = [move for move in before.moves if move.campaigns[1] in cells["campaign"]]
-    text = document(folder.name, cells, measurements, slo, beside(measurements, theirs), moved)
+    text = document(folder.name, cells, measurements, slo, join_published(measurements, theirs), moved)
     write_atomic(folder / "report.md", text)
     shown = tables(cells, measurements, theirs, before)
     drawings = of_campaign(shown)

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal, Protocol
 
-from servegrid.domain.server import Offer, ServerChoice
+from servegrid.domain.server import ServerCapabilities, ServerChoice
 from servegrid.domain.values import Channel, Value
 from servegrid.store.site import Site
 
@@ -31,7 +31,7 @@ class Running(Value):
 class ServerProvider(Protocol):
     """What a provider's module has."""
 
-    def offer(self, choice: ServerChoice) -> Offer:
+    def capabilities(self, choice: ServerChoice) -> ServerCapabilities:
         """What its server can do; raises UserError where there is no telling."""
 
     def problems(self, site: Site, choice: ServerChoice) -> list[str]:

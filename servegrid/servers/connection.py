@@ -12,7 +12,7 @@ from tritonclient.grpc import InferenceServerClientPlugin
 from servegrid.domain.errors import UserError
 from servegrid.domain.values import Channel
 
-ANSWER_S = 30.0
+TIMEOUT_S = 30.0
 """How long a server may take for an answer that costs it nothing."""
 UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 

@@ -12,7 +12,7 @@ from tritonclient.utils import InferenceServerException
 
 from servegrid.domain.errors import StepError
 from servegrid.host import proc
-from servegrid.servers.connection import ANSWER_S
+from servegrid.servers.connection import TIMEOUT_S
 
 POLL_S = 0.02
 
@@ -45,7 +45,7 @@ def unload(client: Any, model: str, *, timeout_s: float) -> None:
     Raises:
         InferenceServerException: the server refused, or the model was not gone after `timeout_s`.
     """
-    if not client.is_model_ready(model, client_timeout=ANSWER_S):
+    if not client.is_model_ready(model, client_timeout=TIMEOUT_S):
         return
     client.unload_model(model, client_timeout=timeout_s)
     deadline = time.monotonic() + timeout_s
@@ -75,7 +75,7 @@ def _reason(model: str, log: str) -> str:
 
 
 def _state(client: Any, model: str) -> str:
-    for entry in client.get_model_repository_index(client_timeout=ANSWER_S).models:
+    for entry in client.get_model_repository_index(client_timeout=TIMEOUT_S).models:
         if entry.name == model:
             return str(entry.state)
     return ""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from servegrid.domain.errors import StepError, unknown
 from servegrid.domain.releases import image, load_releases
-from servegrid.domain.server import Offer, ServerChoice
+from servegrid.domain.server import ServerCapabilities, ServerChoice
 from servegrid.formats import FORMATS
 from servegrid.host import containers
 from servegrid.host.containers import Container
@@ -29,7 +29,7 @@ PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
 READY_S = 300.0  # a large image's first start on a card
 
 
-def offer(choice: ServerChoice) -> Offer:
+def capabilities(choice: ServerChoice) -> ServerCapabilities:
     """What the images can do: the newest release known, or the wanted one, and for formats whose backend
     later images lack the last that has it.
 
@@ -41,7 +41,7 @@ def offer(choice: ServerChoice) -> Offer:
     if release not in known:
         raise unknown("Triton release (in triton_releases.yaml)", release, known)
     older = {name: last for name, format_ in FORMATS.items() if format_.NATIVE_BACKEND == "tensorflow"}
-    return Offer(release=release, backends=BACKENDS, releases=older if last < release else {})
+    return ServerCapabilities(release=release, backends=BACKENDS, releases=older if last < release else {})
 
 
 def problems(site: Site, choice: ServerChoice) -> list[str]:

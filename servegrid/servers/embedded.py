@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from servegrid.domain.errors import StepError
-from servegrid.domain.server import Offer, ServerChoice
+from servegrid.domain.server import ServerCapabilities, ServerChoice
 from servegrid.host import libpython, process_environment
 from servegrid.servers.base import Running
 from servegrid.servers.launch import PORT_TAKEN, Start, started
@@ -29,9 +29,9 @@ PROTOCOLS = ("http", "grpc")
 READY_S = 30.0
 
 
-def offer(choice: ServerChoice) -> Offer:
+def capabilities(choice: ServerChoice) -> ServerCapabilities:
     """What the wheel's server can do."""
-    return Offer(release=TRITON_RELEASE, backends=BACKENDS)
+    return ServerCapabilities(release=TRITON_RELEASE, backends=BACKENDS)
 
 
 def problems(site: Site, choice: ServerChoice = ServerChoice()) -> list[str]:  # noqa: B008  # frozen

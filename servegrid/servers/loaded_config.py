@@ -9,7 +9,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 from tritonclient.utils import InferenceServerException
 
 from servegrid.domain.errors import StepError, UnsupportedError
-from servegrid.servers.connection import ANSWER_S
+from servegrid.servers.connection import TIMEOUT_S
 
 
 def check_loaded(client: Any, model: str, config: str, *, log: str) -> None:
@@ -21,9 +21,9 @@ def check_loaded(client: Any, model: str, config: str, *, log: str) -> None:
     """
     wanted = json_format.Parse(config, pb.ModelConfig())
     try:
-        if not client.is_model_ready(model, client_timeout=ANSWER_S):
+        if not client.is_model_ready(model, client_timeout=TIMEOUT_S):
             raise UnsupportedError(f"the server loads no models on request, and {model} is not loaded there")
-        found = client.get_model_config(model, client_timeout=ANSWER_S).config
+        found = client.get_model_config(model, client_timeout=TIMEOUT_S).config
     except InferenceServerException as error:
         raise StepError(f"the server did not answer: {error}", log=log) from error
     there, ours = _facts(found), _facts(wanted)

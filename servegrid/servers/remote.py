@@ -19,7 +19,7 @@ from tritonclient.utils import InferenceServerException
 
 from servegrid.domain.errors import StepError, UnsupportedError, UserError
 from servegrid.domain.releases import load_releases
-from servegrid.domain.server import Offer, ServerChoice
+from servegrid.domain.server import ServerCapabilities, ServerChoice
 from servegrid.host import proc
 from servegrid.servers.base import Running
 from servegrid.servers.connection import connect
@@ -35,14 +35,14 @@ REQUEST_BYTES = 2**31 - 2**20
 SLEEP = ("-S", "-E", "-c", "import signal; signal.pause()")
 
 
-def offer(choice: ServerChoice) -> Offer:
+def capabilities(choice: ServerChoice) -> ServerCapabilities:
     """What the server of `choice.url` can do now.
 
     Raises:
         UserError: it does not answer, or its release is not known.
     """
     found = probe(choice)
-    return Offer(
+    return ServerCapabilities(
         release=_release(choice, found),
         backends=found.backends,
         loads=found.control,
@@ -54,7 +54,7 @@ def offer(choice: ServerChoice) -> Offer:
 def problems(site: Site, choice: ServerChoice) -> list[str]:
     """Why it cannot be attached to."""
     try:
-        offer(choice)
+        capabilities(choice)
     except UserError as error:
         return [str(error)]
     return []

@@ -16,7 +16,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 from tritonclient.utils import triton_to_np_dtype
 
 from servegrid.domain.arrays import Arrays
-from servegrid.servers.connection import ANSWER_S
+from servegrid.servers.connection import TIMEOUT_S
 
 
 class Samples:
@@ -96,18 +96,18 @@ class Samples:
 
 def server_config(client: Any, model: str) -> str:
     """The config of a loaded model, as the server has it, in JSON."""
-    return json.dumps(client.get_model_config(model, as_json=True, client_timeout=ANSWER_S)["config"])
+    return json.dumps(client.get_model_config(model, as_json=True, client_timeout=TIMEOUT_S)["config"])
 
 
 def output_sizes(client: Any, model: str, samples: Samples, batch: int, distinct: int) -> dict[str, int]:
     """Bytes that each output of a batch may take: as the config says or, where an axis depends on the
     data, as much for every sample as the largest answer among the first `distinct` ones."""
-    outputs = client.get_model_config(model, client_timeout=ANSWER_S).config.output
+    outputs = client.get_model_config(model, client_timeout=TIMEOUT_S).config.output
     if all(axis > 0 for output in outputs for axis in output.dims):
         return {o.name: batch * math.prod(o.dims) * _item_bytes(o.data_type) for o in outputs}
     largest: dict[str, int] = {}
     for index in range(min(distinct, len(samples))):
-        result = client.infer(model, samples.batch(index, 1).inputs(), client_timeout=ANSWER_S)
+        result = client.infer(model, samples.batch(index, 1).inputs(), client_timeout=TIMEOUT_S)
         for name in (output.name for output in result.get_response().outputs):
             largest[name] = max(largest.get(name, 0), result.as_numpy(name).nbytes)
     return {name: batch * size for name, size in largest.items()}

@@ -54,7 +54,7 @@ class BuildRequest(Value):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def given(**inputs: ArtifactRef | None) -> dict[str, ArtifactRef]:
+def present_inputs(**inputs: ArtifactRef | None) -> dict[str, ArtifactRef]:
     """The inputs of a request: those that there are."""
     return {name: ref for name, ref in inputs.items() if ref is not None}
 

@@ -19,7 +19,15 @@ root=$folder/root
 home=$root/home/user
 exec 9>"$folder/lock"
 flock 9
-[ -n "${KEEP:-}" ] || trap 'rm -rf --one-file-system "$folder"' EXIT
+machine=
+clean() {
+    [ -z "$machine" ] || kill -KILL "$machine" 2>/dev/null || true
+    wait
+    [ -n "${KEEP:-}" ] || rm -rf --one-file-system "$folder"
+}
+trap clean EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
 
 if [ ! -e "$folder/complete" ]; then
     mkdir -p "$root"
@@ -80,4 +88,6 @@ setpriv --pdeathsig KILL unshare --mount --pid --ipc --fork --kill-child bash -e
     chroot --userspec=user:user "$root" /usr/bin/env -i HOME=/home/user USER=user LANG=C.UTF-8 TERM=dumb \
         PATH=/usr/local/bin:/usr/bin:/bin ${settings[@]+"${settings[@]}"} bash -c "cd ~/checkout && $command" &&
         exit 0 || exit $?
-' bare "$root" "$1" "${#proxies[@]}" ${proxies[@]+"${proxies[@]}"} ${folders[@]+"${folders[@]}"}
+' bare "$root" "$1" "${#proxies[@]}" ${proxies[@]+"${proxies[@]}"} ${folders[@]+"${folders[@]}"} <&0 &
+machine=$!
+wait "$machine"

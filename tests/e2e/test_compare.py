@@ -22,7 +22,7 @@ def test_a_cell_against_itself_at_every_point(command: Any, tmp_path: Path) -> N
     (case,) = ElementTree.parse(form).getroot().findall("testcase")  # noqa: S314  # our own
     assert case.get("name") == CELL
     folder = command.campaign
-    orders = sorted((folder / "logs").glob("*.turns.json"))
+    orders = sorted((folder / "logs").glob("*.runs.json"))
     points = {
         (order["batch"], order["concurrency"]) for order in map(json.loads, map(Path.read_text, orders))
     }

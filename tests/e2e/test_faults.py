@@ -147,7 +147,7 @@ def test_a_plugin_that_raises_ends_one_cell_which_its_pack_repeats_and_the_other
     assert "-m servegrid.frameworks" in cells["onnx"]["command"]
     assert (command.campaign / "report.html").exists()
 
-    code, output = command.run("pack", cells["onnx"]["cell"], str(tmp_path / "failure"))
+    code, output = command.run("bundle", cells["onnx"]["cell"], str(tmp_path / "failure"))
     assert code == 0, output
     shutil.rmtree(command.campaign)
     shutil.rmtree(plugins)
@@ -205,7 +205,7 @@ def test_ctrl_c_keeps_finished_rows_and_leaves_nothing_behind(command: Any, wait
         code, output = command.run("sweep", "--resume", name)
     assert code == 2, output
     assert f"campaign {name}: it is running already, attempt 1" in output
-    assert "ship for" not in output
+    assert "est online throughput:" not in output
     code, output = command.run("sweep", "--resume", name)
     assert code == 0, output
     assert [path.name for path in command.site.results.iterdir()] == [name]

@@ -59,7 +59,7 @@ def test_every_cell_is_correct_and_measured(tables: tuple[pl.DataFrame, pl.DataF
     assert set(cells["verdict"]) <= {"passed", "unstable"}, cells["reason"].to_list()
     assert (cells["framework_metric"] >= 0.8).all()
     assert (cells["served_metric"] >= 0.8).all()
-    assert (cells["blind_metric"] < 0.2).all()
+    assert (cells["shuffled_metric"] < 0.2).all()
     points = Counter(measurements.select("cell", "scenario").iter_rows())
     assert points == {(cell, scenario): 2 for cell in CELLS for scenario in ("offline", "online")}
 
@@ -157,16 +157,14 @@ def test_a_second_sweep_builds_nothing_and_measures_again(sweep: Any, api: Any) 
     measurements = pl.read_parquet(command.campaign / "measurements.parquet")
     assert set(measurements["generator"]) == {"client"}
     assert measurements.height == 5
-    assert "next is concurrency 2: bracket: it is the first" in output
+    assert "next is concurrency 2: doubling" in output
     online = measurements.filter(pl.col("scenario") == "online")
     assert online["concurrency"].to_list() == [1, 2, None]
     assert online["request_rate"].to_list() == [None, None, 20.0]
     assert online["distribution"].to_list() == [None, None, "poisson"]
     assert online["knee"].sum() == 1
     told = ("repeats", "throughput_spread", "latency_spread", "component_residual_ms", "generator_cores")
-    assert (
-        measurements.select("failed_checks", "generator_bound", *told).null_count().sum_horizontal()[0] == 0
-    )
+    assert measurements.select("failed_checks", "client_limited", *told).null_count().sum_horizontal()[0] == 0
     assert online["littles_law_residual"].is_null().to_list() == [False, False, True]
     assert "20/s" in (command.campaign / "report.md").read_text()
 
@@ -181,8 +179,8 @@ def test_pack_of_a_cell_is_served_by_a_bare_server_and_answers_its_own_client(
     sweep: Any, tmp_path: Path
 ) -> None:
     command, _ = sweep
-    folder = tmp_path / "pack"
-    code, output = command.run("pack", "bert_large_qa-tiny-onnx-fp32", str(folder))
+    folder = tmp_path / "bundle"
+    code, output = command.run("bundle", "bert_large_qa-tiny-onnx-fp32", str(folder))
     assert code == 0, output
     ports = {f"{kind}_PORT": str(free_port()) for kind in ("HTTP", "GRPC", "METRICS")}
     start = ["sh", str(folder / "start-embedded.sh")]
@@ -192,7 +190,7 @@ def test_pack_of_a_cell_is_served_by_a_bare_server_and_answers_its_own_client(
     assert done.returncode == 0, done.stdout + done.stderr + (tmp_path / "server.log").read_text()
     assert done.stdout.splitlines()[-1] == "agrees"
     certificate = json.loads((folder / "certificate.json").read_text())
-    assert certificate["served_metric"] >= 0.8 and certificate["blind_metric"] < 0.2
+    assert certificate["served_metric"] >= 0.8 and certificate["shuffled_metric"] < 0.2
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
     assert {
         "report.html",

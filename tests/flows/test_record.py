@@ -31,7 +31,7 @@ CORRECT = Correctness(
         metric="f1",
         framework=0.9,
         served=0.875,
-        blind=0.1,
+        shuffled=0.1,
         drop=0.025,
         all={"f1": 0.875, "exact_match": 0.8},
     ),
@@ -189,7 +189,7 @@ def test_cell_that_is_right_and_stable_passes(recorder: Recorder, cell: Cell, tm
         fill(record, cell, (STABLE, SHAKY), (SHAKY, STABLE))
     row = only_row(tmp_path)
     assert (row["verdict"], row["reason"], row["log"]) == ("passed", "", None)
-    assert (row["framework_metric"], row["served_metric"], row["blind_metric"]) == (0.9, 0.875, 0.1)
+    assert (row["framework_metric"], row["served_metric"], row["shuffled_metric"]) == (0.9, 0.875, 0.1)
     assert row["metric_drop"] == pytest.approx(0.025)
     assert (row["largest_difference"], row["least_cosine"], row["invariance"]) == (0.02, 0.9998, 0.002)
     assert (row["load_clients"], row["load_batches"]) == (16, '{"1": 3, "8": 2}')

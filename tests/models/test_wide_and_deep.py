@@ -43,7 +43,7 @@ learned, train = probabilities(tiny), wd_tiny.train
 def blind(frame, *arguments):
     return train(frame.with_columns(frame[LABEL].shuffle(seed=1)), *arguments)
 wd_tiny.train = blind
-prepare.prepare("tiny", folder / "blind", folder, {"epochs": 2})
+prepare.prepare("tiny", folder / "shuffled", folder, {"epochs": 2})
 wd_tiny.train, prepare.TRAINING_DISPLAYS, digests = train, 200, []
 for name in ("one", "two"):
     short = {"epochs": 1, "hidden_units": 8, "hidden_layers": 1}
@@ -54,7 +54,7 @@ scores = {
     "learned": score(learned),
     "rolled": score(np.roll(learned, 1, axis=0)),
     "constant": score(np.full_like(learned, 0.3)),
-    "blind": score(probabilities(folder / "blind")),
+    "shuffled": score(probabilities(folder / "shuffled")),
 }
 print(json.dumps([scores, digests]))
 """
@@ -74,7 +74,7 @@ def test_tiny_ranks_ads_that_it_never_saw_together(trained: Any) -> None:
     assert scores["learned"]["map12"] >= 0.7
 
 
-@pytest.mark.parametrize("guesser", ["rolled", "constant", "blind"])
+@pytest.mark.parametrize("guesser", ["rolled", "constant", "shuffled"])
 def test_guessers_that_do_not_see_the_inputs_fail(trained: Any, guesser: str) -> None:
     scores, _ = trained
     # One of six ads is clicked: by chance the mean of 1/1 to 1/6, 0.408.

@@ -117,7 +117,7 @@ def test_hosted_repository_holds_the_runtime_one_session_and_a_link_to_the_artif
     write_repository(tmp_path, "it", "onnx", SERVINGS["static"], io, artifact)
     assert sorted(p.name for p in (tmp_path / "it" / "1").iterdir()) == [
         "artifact", "layer_norm.py", "model.py", "onnx_session.py", "outputs.py", "pipeline.py",
-        "sequences.py", "torch_device.py", "torch_graphs.py", "transformer.py", "volumes.py",
+        "sequences.py", "threads.py", "torch_device.py", "torch_graphs.py", "transformer.py", "volumes.py",
     ]  # fmt: skip
     assert (tmp_path / "it" / "1" / "artifact").readlink() == artifact
 

@@ -24,7 +24,7 @@ def tensor(excess: float, cosine: float, name: str = "y") -> TensorMatch:
 
 
 def scores(metric: Metric = METRIC, **values: float) -> Scores:
-    values = {"framework": 0.85, "served": 0.85, "blind": 0.1} | values
+    values = {"framework": 0.85, "served": 0.85, "shuffled": 0.1} | values
     drop = metric.lost(values["framework"], values["served"])
     return Scores(metric=metric.name, drop=drop, all={}, **values)
 
@@ -45,7 +45,7 @@ def judged(
 
 
 def test_values_just_on_their_bounds_pass() -> None:
-    assert judged({"scores": scores(framework=0.8, served=0.8, blind=0.7999)}) == ()
+    assert judged({"scores": scores(framework=0.8, served=0.8, shuffled=0.7999)}) == ()
     assert judged({"scores": scores(served=0.801)}, "fp16") == ()
 
 
@@ -61,7 +61,7 @@ def test_values_just_on_their_bounds_pass() -> None:
         ({"scores": scores(served=0.9)}, ()),
         ({"scores": scores(framework=0.7999, served=0.8)}, ("f1 of the framework: 0.7999", "least 0.8 ")),
         ({"scores": scores(framework=0.8, served=0.7995)}, ("f1 of the served model: 0.7995", "0.8 ")),
-        ({"scores": scores(blind=0.8)}, ("f1 of an input-blind baseline: 0.8000", "0.8 ")),
+        ({"scores": scores(shuffled=0.8)}, ("f1 of a baseline of shuffled answers: 0.8000", "0.8 ")),
         ({"invariance": moved(neighbour=tensor(0.01, 1))}, ("invariance: ", "neighbours", "0.02 ", "0.01 ")),
         (
             {"invariance": moved(size=tensor(0, 0.5))},
@@ -86,17 +86,17 @@ def test_drop_is_bounded_by_precision() -> None:
 
 
 def test_where_lower_is_better_every_bound_turns_round() -> None:
-    fine = {"scores": scores(ERROR, framework=0.4, served=0.4005, blind=0.9)}
+    fine = {"scores": scores(ERROR, framework=0.4, served=0.4005, shuffled=0.9)}
     assert judged(fine, metric=ERROR) == ()
-    assert judged({"scores": scores(ERROR, framework=0.4, served=0.3, blind=0.9)}, metric=ERROR) == ()
-    (drop,) = judged({"scores": scores(ERROR, framework=0.4, served=0.42, blind=0.9)}, metric=ERROR)
+    assert judged({"scores": scores(ERROR, framework=0.4, served=0.3, shuffled=0.9)}, metric=ERROR) == ()
+    (drop,) = judged({"scores": scores(ERROR, framework=0.4, served=0.42, shuffled=0.9)}, metric=ERROR)
     assert drop.startswith("mel drop: 0.0200, ")
     framework, served, blind = judged(
-        {"scores": scores(ERROR, framework=0.6, served=0.6, blind=0.45)}, metric=ERROR
+        {"scores": scores(ERROR, framework=0.6, served=0.6, shuffled=0.45)}, metric=ERROR
     )
     assert framework.startswith("mel of the framework: 0.6000, at most 0.5 ")
     assert served.startswith("mel of the served model: 0.6000, at most 0.5 ")
-    assert blind.startswith("mel of an input-blind baseline: 0.4500")
+    assert blind.startswith("mel of a baseline of shuffled answers: 0.4500")
 
 
 def test_metric_that_is_no_number_fails_for_threshold_and_drop() -> None:

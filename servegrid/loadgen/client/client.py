@@ -15,7 +15,7 @@ from servegrid.store.site import Site
 VERSION = "2"
 
 
-class Order(Value):
+class MeasurementJob(Value):
     """What the process is told, as a JSON file."""
 
     point: Point
@@ -35,7 +35,7 @@ def measure(point: Point, target: Target, site: Site) -> Measurement:
     """
     stem = f"{target.name}.{point.label}.client"
     order, log_path = target.logs / f"{stem}.json", target.logs / f"{stem}.log"
-    write_atomic(order, Order(point=point, target=target).model_dump_json(indent=1))
+    write_atomic(order, MeasurementJob(point=point, target=target).model_dump_json(indent=1))
     result = order.with_suffix(".result.json")
     args = [sys.executable, "-P", "-m", "servegrid.loadgen.client.process", str(order), str(result)]
     proc.run(args, log_path=log_path, timeout_s=timeout_s(point, target), repeat=shlex.join(args))

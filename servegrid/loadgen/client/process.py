@@ -1,4 +1,4 @@
-"""`python -m servegrid.loadgen.client.process ORDER.json RESULT.json`: one point, by our own client.
+"""`python -m servegrid.loadgen.client.process JOB.json RESULT.json`: one point, by our own client.
 
 This process only watches: others, forked from it, send and time the requests. There is one of them, and
 twice as many for as long as they see answers too late to be trusted and more of them bring more; at a request
@@ -29,11 +29,11 @@ from servegrid.loadgen.base import (
     keeps_up,
     stable,
 )
-from servegrid.loadgen.client.client import VERSION, Order
-from servegrid.loadgen.client.crew import Crew
+from servegrid.loadgen.client.client import VERSION, MeasurementJob
 from servegrid.loadgen.client.lag import idle_s, idle_times, starves_the_server, too_late
 from servegrid.loadgen.client.messages import Request
 from servegrid.loadgen.client.regions import DISTINCT_REQUESTS, placed_requests
+from servegrid.loadgen.client.worker_pool import WorkerPool
 from servegrid.servers.connection import connect
 from servegrid.servers.samples import Samples, output_sizes, server_config
 
@@ -47,7 +47,7 @@ BETTER = 1.03
 SERVER_PARTS = ("queue", "compute_input", "compute_infer", "compute_output")
 
 
-class Edge(NamedTuple):
+class WindowBoundary(NamedTuple):
     """The edge of a window: when, the server's counters, the CPU time of the sending processes, and the time
     that the host's cores were idle."""
 
@@ -58,14 +58,14 @@ class Edge(NamedTuple):
 
 
 def main() -> None:
-    order = Order.model_validate_json(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    order = MeasurementJob.model_validate_json(Path(sys.argv[1]).read_text(encoding="utf-8"))
     places = in_flight(order.point)
-    crew = Crew(order, min(len(os.sched_getaffinity(0)), places))
+    pool = WorkerPool(order, min(len(os.sched_getaffinity(0)), places))
     with ExitStack() as stack:
         endpoint = order.target.endpoint
         client = stack.enter_context(connect(endpoint.grpc_url, endpoint.channel))
         requests = _requests(order, client, places, stack)
-        found = Run(order, client, crew, requests).measure()
+        found = Run(order, client, pool, requests).measure()
     Path(sys.argv[2]).write_text(found.model_dump_json(), encoding="utf-8")
 
 
@@ -77,7 +77,7 @@ def in_flight(point: Point) -> int:
     return min(MAX_IN_FLIGHT, max(16, math.ceil(point.request_rate)))
 
 
-def _requests(order: Order, client: Any, places: int, stack: ExitStack) -> list[list[Request]]:
+def _requests(order: MeasurementJob, client: Any, places: int, stack: ExitStack) -> list[list[Request]]:
     """The requests of each place in flight, after plain requests that warm this batch up, if wanted."""
     endpoint, point = order.target.endpoint, order.point
     samples = Samples.read(order.target.samples, server_config(client, endpoint.model))
@@ -91,17 +91,19 @@ def _requests(order: Order, client: Any, places: int, stack: ExitStack) -> list[
 class Run:
     """The windows of one point, from the first request to the last."""
 
-    def __init__(self, order: Order, client: Any, crew: Crew, requests: list[list[Request]]) -> None:
+    def __init__(
+        self, order: MeasurementJob, client: Any, pool: WorkerPool, requests: list[list[Request]]
+    ) -> None:
         self.point, self.model, self.client = order.point, order.target.endpoint.model, client
-        self.crew, self.requests = crew, requests
-        self.edges: list[Edge] = []
+        self.pool, self.requests = pool, requests
+        self.edges: list[WindowBoundary] = []
         self.windows: list[Window] = []
 
     def measure(self) -> Measurement:
         processes = self._enough_processes()
         while len(self.windows) < MAX_WINDOWS and not stable(self.windows) and not self._overloaded():
             self._window()
-        self.crew.stop()
+        self.pool.stop()
         first, last = self.edges[-1 - counted(self.windows)], self.edges[-1]
         lag_ms, records = self._lag_ms(first, last), self._ended(first, last)
         return summary(self.point, records, first, last, tuple(self.windows), processes, lag_ms)
@@ -110,19 +112,19 @@ class Run:
         """Begin with as many processes as bring the most: each try is one window; at a request rate, where no
         window is to be lost, there are no tries."""
         if self.point.request_rate is not None:
-            processes = min(len(self.crew), math.ceil(self.point.request_rate / RATE_OF_A_PROCESS))
+            processes = min(len(self.pool), math.ceil(self.point.request_rate / RATE_OF_A_PROCESS))
             self._start(processes)
             return processes
         processes = 1
         self._start(processes)
-        while 2 * processes <= len(self.crew) and too_late(
+        while 2 * processes <= len(self.pool) and too_late(
             self._lag_ms(self.edges[0], self.edges[-1]), self.windows[-1].avg_ms
         ):
             before = self.windows[-1].throughput
-            self.crew.stop()
+            self.pool.stop()
             self._start(2 * processes)
             if self.windows[-1].throughput < before * BETTER:
-                self.crew.stop()
+                self.pool.stop()
                 self._start(processes)
                 break
             processes *= 2
@@ -130,7 +132,7 @@ class Run:
 
     def _start(self, processes: int) -> None:
         """Begin anew: a first window, after the requests that all start together and show nothing steady."""
-        self.crew.start(self.requests, processes)
+        self.pool.start(self.requests, processes)
         self.windows = []
         self._wait(time.perf_counter(), RAMP_S, 2 * (self.point.concurrency or 1), already=0)
         self.edges = [self._edge()]
@@ -138,29 +140,29 @@ class Run:
 
     def _window(self) -> None:
         start = self.edges[-1].at
-        already = int(np.count_nonzero(self.crew.records[:, 0] <= start))
+        already = int(np.count_nonzero(self.pool.records[:, 0] <= start))
         self._wait(start, self.point.window_s, self.point.request_count, already)
         self.edges.append(self._edge())
         self.windows.append(self._judge(self.edges[-2], self.edges[-1]))
 
     def _wait(self, start: float, seconds: float, requests: int, already: int) -> None:
         """Wait until a window that began at `start` is long enough and has requests enough."""
-        while (now := time.perf_counter()) - start < seconds or self.crew.answered - already < requests:
-            self.crew.advance(now)
+        while (now := time.perf_counter()) - start < seconds or self.pool.answered - already < requests:
+            self.pool.advance(now)
 
-    def _edge(self) -> Edge:
+    def _edge(self) -> WindowBoundary:
         at = time.perf_counter()
         (entry,) = self.client.get_inference_statistics(self.model).model_stats
         stats = entry.inference_stats
         counts = {"count": stats.success.count} | {part: getattr(stats, part).ns for part in SERVER_PARTS}
-        self.crew.advance(at)
-        return Edge(at, counts, self.crew.cpu_s, idle_times())
+        self.pool.advance(at)
+        return WindowBoundary(at, counts, self.pool.cpu_s, idle_times())
 
-    def _judge(self, first: Edge, last: Edge) -> Window:
+    def _judge(self, first: WindowBoundary, last: WindowBoundary) -> Window:
         latency, seconds = self._ended(first, last)[:, 1], last.at - first.at
         offered = None
         if self.point.request_rate is not None:
-            due = sum(first.at < at <= last.at for at in self.crew.due)
+            due = sum(first.at < at <= last.at for at in self.pool.due)
             offered = max(due, 1) * self.point.batch / seconds
         return Window(
             throughput=len(latency) * self.point.batch / seconds,
@@ -168,14 +170,14 @@ class Run:
             offered=offered,
         )
 
-    def _ended(self, first: Edge, last: Edge) -> np.ndarray[Any, Any]:
+    def _ended(self, first: WindowBoundary, last: WindowBoundary) -> np.ndarray[Any, Any]:
         """The requests that were answered between two edges."""
-        records, end = self.crew.records, self.crew.records[:, 0]
+        records, end = self.pool.records, self.pool.records[:, 0]
         return records[(end > first.at) & (end <= last.at)]
 
-    def _lag_ms(self, first: Edge, last: Edge) -> float:
+    def _lag_ms(self, first: WindowBoundary, last: WindowBoundary) -> float:
         """How late the client was on average, in ms."""
-        at, lag = self.crew.lags.T
+        at, lag = self.pool.lags.T
         return float(lag[(at > first.at) & (at <= last.at)].mean()) * 1e3
 
     def _overloaded(self) -> bool:
@@ -185,8 +187,8 @@ class Run:
 def summary(
     point: Point,
     records: np.ndarray[Any, Any],
-    first: Edge,
-    last: Edge,
+    first: WindowBoundary,
+    last: WindowBoundary,
     windows: tuple[Window, ...],
     processes: int,
     lag_ms: float,
@@ -218,7 +220,7 @@ def summary(
         generator_processes=processes,
         generator_cores=cores,
         generator_lag_ms=lag_ms,
-        generator_bound=too_late(lag_ms, average) or starves_the_server(idle, cores),
+        client_limited=too_late(lag_ms, average) or starves_the_server(idle, cores),
     )
 
 

@@ -16,7 +16,7 @@ from tritonclient.utils import InferenceServerException
 
 from servegrid.domain.errors import StepError
 from servegrid.domain.values import SharedMemory
-from servegrid.loadgen.client.client import Order
+from servegrid.loadgen.client.client import MeasurementJob
 from servegrid.loadgen.client.messages import Input, Place, Request
 from servegrid.servers.samples import Samples
 
@@ -32,7 +32,7 @@ Requests = list[list[Request]]
 
 @contextmanager
 def placed_requests(
-    client: Any, order: Order, samples: Samples, outputs: dict[str, int], in_flight: int
+    client: Any, order: MeasurementJob, samples: Samples, outputs: dict[str, int], in_flight: int
 ) -> Iterator[Requests]:
     """Requests for every place in flight: each has DISTINCT_REQUESTS batches and an output area of its own.
 

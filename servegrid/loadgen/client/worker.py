@@ -1,8 +1,8 @@
 """A process of the client that sends: one event loop, closed loop or by a schedule.
 
-It is forked before its parent touches gRPC, waits for a `Share`, loads the server until it is told to stop,
-and reports what was answered every FLUSH_S. Times are of `time.perf_counter`, one clock for all processes
-of a host.
+It is forked before its parent touches gRPC. It waits for an `Assignment`, sends requests until its parent
+stops it, and reports every FLUSH_S which requests were answered. Times are those of `time.perf_counter`, one
+clock for all processes of a host.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from servegrid.loadgen.base import Point
-from servegrid.loadgen.client.client import Order
+from servegrid.loadgen.client.client import MeasurementJob
 from servegrid.loadgen.client.messages import Request
 from servegrid.loadgen.client.schedule import due_times
 from servegrid.loadgen.client.transport import Transport, connect
@@ -29,7 +29,7 @@ PROBES = 100.0
 """A second, in each process."""
 
 
-class Share(NamedTuple):
+class Assignment(NamedTuple):
     """What one of `shares` processes does: the requests of its places in flight, and when a rate starts."""
 
     requests: list[list[Request]]
@@ -38,7 +38,7 @@ class Share(NamedTuple):
     begin: float
 
 
-class Record(NamedTuple):
+class RequestTiming(NamedTuple):
     """One answered request, in seconds: when it ended, its latency, and of that the client's own parts, until
     the request left and since the answer came."""
 
@@ -49,8 +49,11 @@ class Record(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a process did up to `now`, in seconds. Since its last report: the requests answered, a `Record` a
-    row; when some were due; how late it was, when and how much a row. Since its start: its CPU time."""
+    """What a process did up to `now`, in seconds.
+
+    Since its last report: answered requests (a `RequestTiming` a row), due times of requests, samples of the
+    event loop's lag (time and lag a row). Since its start: its CPU time.
+    """
 
     now: float
     records: np.ndarray[Any, Any]
@@ -61,11 +64,11 @@ class Report(NamedTuple):
 
 
 class Worker:
-    """The state of one share while it runs."""
+    """The state of one assignment while it runs."""
 
-    def __init__(self, point: Point, share: Share, transport: Transport) -> None:
-        self.point, self.share, self.transport = point, share, transport
-        self.records: list[Record] = []
+    def __init__(self, point: Point, assignment: Assignment, transport: Transport) -> None:
+        self.point, self.assignment, self.transport = point, assignment, transport
+        self.records: list[RequestTiming] = []
         self.due: list[float] = []
         self.lags: list[tuple[float, float]] = []
         self.stop = asyncio.Event()
@@ -73,15 +76,15 @@ class Worker:
 
     async def run(self) -> None:
         """Load until `stop` is set; then wait for what is in flight."""
-        places = [[self.transport.message(r) for r in requests] for requests in self.share.requests]
-        point, share = self.point, self.share
-        with pacing(due_times(PROBES, "poisson", share.number), share.begin, self._probe):
+        places = [[self.transport.message(r) for r in requests] for requests in self.assignment.requests]
+        point, assignment = self.point, self.assignment
+        with pacing(due_times(PROBES, "poisson", assignment.number), assignment.begin, self._probe):
             if point.request_rate is None:
                 await _all(self._closed_loop(messages) for messages in places)
                 return
             assert point.distribution
-            times = due_times(point.request_rate, point.distribution, share.number, share.shares)
-            with pacing(times, share.begin, self._arrive):
+            times = due_times(point.request_rate, point.distribution, assignment.number, assignment.shares)
+            with pacing(times, assignment.begin, self._arrive):
                 arriving = (self._on_arrival(messages) for messages in places)
                 await _all((*arriving, self._end_arrivals(len(places))))
 
@@ -124,7 +127,7 @@ class Worker:
         arrived = time.perf_counter()
         self.transport.parse(answer)
         end = time.perf_counter()
-        self.records.append(Record(end, end - start, sent - start, end - arrived))
+        self.records.append(RequestTiming(end, end - start, sent - start, end - arrived))
 
 
 @contextmanager
@@ -147,12 +150,12 @@ def pacing(times: Iterator[float], begin: float, announce: Callable[[float], Non
         thread.join()
 
 
-def serve(connection: Connection, order: Order) -> None:
-    """The process's life: one share after the other, until the connection ends."""
+def serve(connection: Connection, order: MeasurementJob) -> None:
+    """The process's life: one assignment after the other, until the connection ends."""
     with asyncio.Runner() as runner:
-        for share in _shares(connection):
+        for assignment in _shares(connection):
             try:
-                runner.run(_load(connection, order, share))
+                runner.run(_load(connection, order, assignment))
             except Exception as error:
                 cause = error.exceptions[0] if isinstance(error, ExceptionGroup) else error
                 connection.send(f"{type(cause).__name__}: {cause}")
@@ -160,7 +163,7 @@ def serve(connection: Connection, order: Order) -> None:
     os._exit(0)  # gRPC's threads, if a call hangs, must not keep us
 
 
-def _shares(connection: Connection) -> Iterator[Share]:
+def _shares(connection: Connection) -> Iterator[Assignment]:
     try:
         while True:
             yield connection.recv()
@@ -168,10 +171,10 @@ def _shares(connection: Connection) -> Iterator[Share]:
         return
 
 
-async def _load(connection: Connection, order: Order, share: Share) -> None:
+async def _load(connection: Connection, order: MeasurementJob, assignment: Assignment) -> None:
     loop = asyncio.get_running_loop()
     async with connect(order.point.protocol, order.target.endpoint) as transport:
-        worker = Worker(order.point, share, transport)
+        worker = Worker(order.point, assignment, transport)
 
         def told() -> None:  # the parent wants an end, or is gone
             loop.remove_reader(connection.fileno())
@@ -194,7 +197,7 @@ async def _report_regularly(connection: Connection, worker: Worker) -> None:
 
 
 def _report(worker: Worker, *, done: bool) -> Report:
-    records = np.array(worker.records, dtype=float).reshape(-1, len(Record._fields))
+    records = np.array(worker.records, dtype=float).reshape(-1, len(RequestTiming._fields))
     lags = np.array(worker.lags, dtype=float).reshape(-1, 2)
     report = Report(time.perf_counter(), records, worker.due, lags, time.process_time(), done)
     worker.records, worker.due, worker.lags = [], [], []

@@ -77,7 +77,7 @@ def measure(point: Point, target: Target, site: Site) -> Measurement:
     """Measure one point.
 
     perf_analyzer tells nothing of how late it sees answers: whether it bounded what it measured is known only
-    where it took cores that the server would have had. Elsewhere `generator_bound` is null, never false.
+    where it took cores that the server would have had. Elsewhere `client_limited` is null, never false.
 
     Raises:
         StepError: perf_analyzer failed, hung, or gave a partial result; or the server is gone.
@@ -175,7 +175,7 @@ def _once(
         cores, idle_cores = (_children_cpu_s() - cpu_s) / seconds, idle_s(idle, idle_times()) / seconds
     found = parse(point, log_path.read_text(errors="replace"), table)
     bound = True if starves_the_server(idle_cores, cores) else None
-    own = {"generator_processes": 1, "generator_cores": cores, "generator_bound": bound}
+    own = {"generator_processes": 1, "generator_cores": cores, "client_limited": bound}
     return found.model_copy(update=own)
 
 

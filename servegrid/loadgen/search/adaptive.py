@@ -44,7 +44,7 @@ def knee(points: Mapping[int, Measured]) -> int:
 def next_concurrency(points: Mapping[int, Measured], most: int) -> Next | None:
     """The next concurrency from 1 to `most`; None when the knee is known."""
     if not points:
-        return Next(concurrency=1, why="the least")
+        return Next(concurrency=1, why="start")
     return _bracket(points, most) or _refine(points, most)
 
 
@@ -58,8 +58,10 @@ def _bracket(points: Mapping[int, Measured], most: int) -> Next | None:
     gain = max(last[1:], default=0.0) / last[0] - 1
     if len(last) == 3 and gain < GAIN:
         return None
-    grown = f"throughput grew by {gain:.1%} over the last doublings" if len(last) > 1 else "it is the first"
-    return Next(concurrency=following, why=f"bracket: {grown}")
+    why = (
+        f"doubling: throughput grew by {gain:.1%} over the last ones" if len(last) > 1 else "doubling from 1"
+    )
+    return Next(concurrency=following, why=why)
 
 
 def _refine(points: Mapping[int, Measured], most: int) -> Next | None:

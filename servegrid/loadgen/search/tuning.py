@@ -1,4 +1,4 @@
-"""Which serving of a cell answers most within a latency: a grid that is pruned as it is measured."""
+"""The serving of a cell with the highest throughput within a latency bound: a grid, pruned while measured."""
 
 from __future__ import annotations
 

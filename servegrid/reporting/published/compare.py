@@ -1,4 +1,4 @@
-"""NVIDIA's published rows beside a campaign's own: the ratio, and what differs."""
+"""NVIDIA's published rows compared with a campaign's own: the ratio, and what differs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from servegrid.reporting.published.table import LENGTH, plain
 from servegrid.reporting.recommendation import OF_CELL
 
 SAID = ("scenario", "card", "triton_release", "format", "precision", "accelerator")
-POINT = ("scenario", "format", "precision", "accelerator", "batch", "concurrency")
-"""What two rows must share to stand beside each other."""
+PUBLISHED_POINT = ("scenario", "format", "precision", "accelerator", "batch", "concurrency")
+"""Columns that two rows must share to be compared."""
 STATED = {
     "length": ("sequence length", "max seq length"),
     "max_batch_size": ("max batch size", "max batch size"),
@@ -22,29 +22,32 @@ STATED = {
 }
 """Our column -> its title and the published parameter, which not every table states."""
 VARIANT = "full"
-"""The variant that was published: figures of another say nothing beside it."""
+"""The variant that was published; other variants are not comparable."""
 
 
 def figures(table: pl.DataFrame) -> pl.DataFrame:
     """The points of a published.csv in our names: `SAID`, batch, concurrency and the figures."""
     found = []
     for row in table.iter_rows(named=True):
-        said = {plain(name): value for name, value in row.items() if value is not None}
+        cells = {plain(name): value for name, value in row.items() if value is not None}
         found.append(
             {name: row[name] for name in SAID}
-            | {"batch": int(said.get("batch") or said.get("client batch size") or 1)}
-            | {"concurrency": int(said.get("concurrency") or said.get("concurrent client requests") or 1)}
-            | {"published": float(said["inferences/second"]), "published_p99_ms": float(said["p99 latency"])}
-            | {"published_instances": int(float(said["number of model instances"]))}
+            | {"batch": int(cells.get("batch") or cells.get("client batch size") or 1)}
+            | {"concurrency": int(cells.get("concurrency") or cells.get("concurrent client requests") or 1)}
             | {
-                f"published_{ours}": said.get(theirs, "").removesuffix(".0") or None
+                "published": float(cells["inferences/second"]),
+                "published_p99_ms": float(cells["p99 latency"]),
+            }
+            | {"published_instances": int(float(cells["number of model instances"]))}
+            | {
+                f"published_{ours}": cells.get(theirs, "").removesuffix(".0") or None
                 for ours, (_, theirs) in STATED.items()
             }
         )
     return pl.DataFrame(found, infer_schema_length=None)
 
 
-def beside(measurements: pl.DataFrame, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
+def join_published(measurements: pl.DataFrame, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
     """Each of our points of the published variant with NVIDIA's row of the same point: that of the same card,
     or else of the fastest that was published; the ratio of throughputs, and what differs."""
     found = []
@@ -52,12 +55,14 @@ def beside(measurements: pl.DataFrame, tables: dict[str, pl.DataFrame]) -> pl.Da
         of_model = measurements.filter((pl.col("model") == model) & (pl.col("variant") == VARIANT))
         ours = of_model.with_columns(LENGTH)
         cards = figures(table).sort("published", descending=True)
-        for row in ours.join(cards, on=POINT).iter_rows(named=True):
+        for row in ours.join(cards, on=PUBLISHED_POINT).iter_rows(named=True):
             found.append(row | {"same": _same_card(row)})
     if not found:
         return pl.DataFrame()
     all_rows = pl.DataFrame(found, infer_schema_length=None)
-    chosen = all_rows.sort(["same", "published"], descending=True).unique((*OF_CELL, *POINT), keep="first")
+    chosen = all_rows.sort(["same", "published"], descending=True).unique(
+        (*OF_CELL, *PUBLISHED_POINT), keep="first"
+    )
     return chosen.sort("model", "cell", "scenario", "batch", "concurrency").select(
         *("cell", "gpu", "model", "format", "precision", "scenario", "batch", "concurrency", "throughput"),
         "published",

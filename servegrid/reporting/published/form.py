@@ -22,7 +22,7 @@ WORDS = {
 ACCELERATORS = {"none": "-", "trt": "NVIDIA TensorRT", "amp": "Automatic FP16"}
 
 Read = Callable[[dict[str, Any]], Any]
-FIGURES: dict[str, Read] = {
+PUBLISHED_FIGURES: dict[str, Read] = {
     **dict.fromkeys(("batch", "client batch size"), lambda row: row["batch"]),
     **dict.fromkeys(("concurrency", "concurrent client requests"), lambda row: row["concurrency"]),
     "inferences/second": lambda row: row["throughput"],
@@ -94,7 +94,7 @@ def _said(name: str, row: dict[str, Any]) -> str:
 
 def _printed(row: dict[str, Any], name: str, as_published: pl.Series) -> str:
     """A figure with as many digits as the published column has."""
-    read = FIGURES.get(plain(name))
+    read = PUBLISHED_FIGURES.get(plain(name))
     if read is None:
         return _said(name, row)
     value = read(row)

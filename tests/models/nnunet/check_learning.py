@@ -62,7 +62,7 @@ onnx.save(float16.convert_float_to_float16(onnx.load(TARGET), keep_io_types=Fals
 first, again, other = weights(0), weights(0), weights(1)
 results = {
     "tiny": score(tiny, lambda x: x),
-    "blind": score(blind, head),
+    "shuffled": score(blind, head),
     "same": torch.equal(first, again),
     "follows_seed": not torch.equal(first, other),
 }

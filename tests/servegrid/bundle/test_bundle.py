@@ -1,4 +1,4 @@
-"""Handing a cell over: what is refused, and that nothing is left then. tests/e2e serves a whole pack."""
+"""Handing a cell over: what is refused, and that nothing is left then. tests/e2e serves a whole bundle."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from servegrid.bundle import client
-from servegrid.bundle.bundle import latest, pack
+from servegrid.bundle.bundle import bundle, latest
 from servegrid.bundle.start_scripts import write_starts
 from servegrid.campaign.columns import MEASURED
 from servegrid.campaign.results import Row, Writer
@@ -63,8 +63,8 @@ def campaign(site: Site) -> Path:
 def test_pack_has_files_in_place_of_links_and_the_answer_to_the_sample(
     campaign: Path, site: Site, tmp_path: Path
 ) -> None:
-    target = tmp_path / "pack"
-    pack(campaign, "toy-onnx", target, site)
+    target = tmp_path / "bundle"
+    bundle(campaign, "toy-onnx", target, site)
     model = target / "model_repository" / "toy" / "1" / "artifact" / "model.onnx"
     assert model.read_bytes() == b"weights" and not model.parent.is_symlink()
     with np.load(target / "expected_output.npz") as expected:
@@ -91,8 +91,8 @@ def test_certificate_says_what_was_proven(
 ) -> None:
     (campaign / "rows.jsonl").unlink()
     Writer(campaign).append("cell", CELL | {"verdict": verdict, "served_metric": served})
-    pack(campaign, "toy-onnx", tmp_path / "pack", site)
-    assert json.loads((tmp_path / "pack" / "certificate.json").read_text())["means"] == means
+    bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
+    assert json.loads((tmp_path / "bundle" / "certificate.json").read_text())["means"] == means
 
 
 def test_reports_of_a_pack_and_of_its_campaign_answer_its_objective(
@@ -102,10 +102,10 @@ def test_reports_of_a_pack_and_of_its_campaign_answer_its_objective(
     point = {"scenario": "online", "batch": 1, "concurrency": 4, "instances": 1, "stable": True}
     head = {name: CELL[name] for name in ("cell", "profile", "model", "format", "precision")}
     Writer(campaign).append("measurement", head | point | dict.fromkeys(MEASURED, 20.0))
-    pack(campaign, "toy-onnx", tmp_path / "pack", site)
+    bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
     for name in ("report.md", "report.html"):
-        assert "most throughput, online, p99 at most 50 ms" in (tmp_path / "pack" / name).read_text()
-        assert (campaign / name).read_bytes() == (tmp_path / "pack" / name).read_bytes()
+        assert "best online throughput, p99 at most 50 ms" in (tmp_path / "bundle" / name).read_text()
+        assert (campaign / name).read_bytes() == (tmp_path / "bundle" / name).read_bytes()
 
 
 def test_cell_of_one_of_several_profiles_is_found_where_its_files_lie(
@@ -116,15 +116,15 @@ def test_cell_of_one_of_several_profiles_is_found_where_its_files_lie(
         (campaign / "cpu").mkdir(exist_ok=True)
         (campaign / name).rename(campaign / "cpu" / name)
     Writer(campaign).append("cell", CELL | {"profile": "card", "verdict": "unsupported"})
-    pack(campaign, "toy-onnx", tmp_path / "pack", site)
-    assert (tmp_path / "pack" / "model_repository" / "toy" / "config.pbtxt").read_text() == "name: 'toy'"
+    bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
+    assert (tmp_path / "bundle" / "model_repository" / "toy" / "config.pbtxt").read_text() == "name: 'toy'"
     Writer(campaign).append("cell", CELL | {"profile": "other"})
     with pytest.raises(UserError, match="c1 has it on cpu, other; say which with --profile"):
-        pack(campaign, "toy-onnx", tmp_path / "again", site)
-    pack(campaign, "toy-onnx", tmp_path / "again", site, "cpu")
+        bundle(campaign, "toy-onnx", tmp_path / "again", site)
+    bundle(campaign, "toy-onnx", tmp_path / "again", site, "cpu")
     assert json.loads((tmp_path / "again" / "versions.json").read_text())["profile"] == "cpu"
     with pytest.raises(UserError, match="unknown profile of toy-onnx in c1 'gpu'"):
-        pack(campaign, "toy-onnx", tmp_path / "third", site, "gpu")
+        bundle(campaign, "toy-onnx", tmp_path / "third", site, "gpu")
 
 
 def test_latest_campaign_is_one_that_has_the_cell_whole_there_or_else_its_error(
@@ -153,8 +153,8 @@ def test_client_is_that_of_the_model_that_was_asked_for(
         (folder / "client.py").write_text(text)
     given = {name: value.format(tmp_path) for name, value in options.items()}
     (campaign / "campaign.json").write_text(json.dumps({"options": given}))
-    pack(campaign, "toy-onnx", tmp_path / "pack", site)
-    client = tmp_path / "pack" / "model" / "client.py"
+    bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
+    client = tmp_path / "bundle" / "model" / "client.py"
     assert (client.read_text() if client.exists() else None) == packed
 
 
@@ -182,9 +182,9 @@ def test_embedded_server_is_offered_for_what_it_can_serve(
 ) -> None:
     (campaign / "rows.jsonl").unlink()
     Writer(campaign).append("cell", CELL | {"backend": backend})
-    pack(campaign, "toy-onnx", tmp_path / "pack", site)
-    assert (tmp_path / "pack" / "start-embedded.sh").exists() is there
-    assert ("start-embedded.sh" in (tmp_path / "pack" / "README.md").read_text()) is there
+    bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
+    assert (tmp_path / "bundle" / "start-embedded.sh").exists() is there
+    assert ("start-embedded.sh" in (tmp_path / "bundle" / "README.md").read_text()) is there
 
 
 @pytest.mark.parametrize("awake", [True, False])
@@ -194,9 +194,9 @@ def test_pack_keeps_cores_awake_where_they_were_kept_so(
     (campaign / "rows.jsonl").unlink()
     dynamic = json.dumps(json.loads(CELL["dynamic"] or "{}") | {"cores_awake": awake})
     Writer(campaign).append("cell", CELL | {"dynamic": dynamic})
-    pack(campaign, "toy-onnx", tmp_path / "pack", site)
-    assert ("`python awake.py`" in (tmp_path / "pack" / "README.md").read_text()) is awake
-    assert (tmp_path / "pack" / "awake.py").exists() is awake
+    bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
+    assert ("`python awake.py`" in (tmp_path / "bundle" / "README.md").read_text()) is awake
+    assert (tmp_path / "bundle" / "awake.py").exists() is awake
 
 
 @pytest.mark.fault("Security", "refused; nothing is written", what="packing a cell called")
@@ -205,10 +205,10 @@ def test_name_that_is_no_cell_of_the_campaign_is_refused(
     campaign: Path, site: Site, tmp_path: Path, cell: str
 ) -> None:
     with pytest.raises(UserError, match="unknown cell"):
-        pack(campaign, cell, tmp_path / "pack", site)
+        bundle(campaign, cell, tmp_path / "bundle", site)
     with pytest.raises(UserError, match="unknown cell"):
         latest(site, cell)
-    assert not (tmp_path / "pack").exists()
+    assert not (tmp_path / "bundle").exists()
 
 
 @pytest.mark.fault("Security", "refused; nothing is written", what="a link that leads out of a campaign at")
@@ -222,7 +222,7 @@ def test_link_that_leads_out_is_refused_and_nothing_is_left(
     link.symlink_to(tmp_path / "secret" if "up" not in where else Path("../../../../../../secret"))
     before = set(tmp_path.iterdir())
     with pytest.raises(UserError, match="outside of what may be handed over"):
-        pack(campaign, "toy-onnx", tmp_path / "pack", site)
+        bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
     assert set(tmp_path.iterdir()) == before
 
 
@@ -230,15 +230,15 @@ def test_link_that_leads_out_is_refused_and_nothing_is_left(
 def test_cell_that_was_not_correct_is_not_handed_over(site: Site, tmp_path: Path, verdict: str) -> None:
     Writer(site.results / "c2").append("cell", CELL | {"verdict": verdict})
     with pytest.raises(UserError, match=f"toy-onnx is {verdict} in c2: only a correct cell"):
-        pack(site.results / "c2", "toy-onnx", tmp_path / "pack", site)
+        bundle(site.results / "c2", "toy-onnx", tmp_path / "bundle", site)
 
 
 def test_folder_that_holds_something_is_not_touched(campaign: Path, site: Site, tmp_path: Path) -> None:
-    (tmp_path / "pack").mkdir()
-    (tmp_path / "pack" / "mine").write_text("mine")
+    (tmp_path / "bundle").mkdir()
+    (tmp_path / "bundle" / "mine").write_text("mine")
     with pytest.raises(UserError, match="new or empty"):
-        pack(campaign, "toy-onnx", tmp_path / "pack", site)
-    assert [path.name for path in (tmp_path / "pack").iterdir()] == ["mine"]
+        bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
+    assert [path.name for path in (tmp_path / "bundle").iterdir()] == ["mine"]
 
 
 @pytest.mark.fault(
@@ -248,5 +248,5 @@ def test_artifact_that_is_gone_says_to_run_the_cell_again(campaign: Path, site: 
     (site.store.root / "objects" / "digest" / "model.onnx").unlink()
     (site.store.root / "objects" / "digest").rmdir()
     with pytest.raises(UserError, match="run the cell again"):
-        pack(campaign, "toy-onnx", tmp_path / "pack", site)
-    assert not (tmp_path / "pack").exists()
+        bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
+    assert not (tmp_path / "bundle").exists()

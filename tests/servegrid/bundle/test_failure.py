@@ -1,4 +1,4 @@
-"""The pack of a cell that ended as an error: its script alone meets the same error."""
+"""The bundle of a cell that ended as an error: its script alone meets the same error."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from servegrid.bundle.bundle import pack
+from servegrid.bundle.bundle import bundle
 from servegrid.campaign.results import Row, Writer
 from servegrid.domain.errors import StepError, UserError
 from servegrid.domain.values import Interface, Serving
@@ -51,9 +51,9 @@ def campaign(site: Site, tmp_path: Path) -> tuple[Path, Site]:
 
 
 def packed(campaign: Path, site: Site, target: Path, **ended: object) -> Path:
-    """The pack of an error cell that ended like this; whatever it was made from is gone then."""
+    """The bundle of an error cell that ended like this; whatever it was made from is gone then."""
     Writer(campaign).append("cell", CELL | ended)
-    pack(campaign, "toy-onnx", target, site)
+    bundle(campaign, "toy-onnx", target, site)
     subprocess.run(["sha256sum", "--quiet", "--check", "SHA256SUMS"], cwd=target, check=True)
     shutil.rmtree(campaign)
     return target

@@ -34,8 +34,8 @@ def test_every_part_of_a_host_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> N
         "ports",
     ):
         assert checks[what].found, what
-    assert checks["ports"].mend == checks["device locks"].mend == checks["libpython"].mend == ""
-    assert checks["Prefect"].mend == ""
+    assert checks["ports"].fix == checks["device locks"].fix == checks["libpython"].fix == ""
+    assert checks["Prefect"].fix == ""
     if not gpu_names():
         assert checks["card"].found.startswith("none")
 
@@ -46,8 +46,8 @@ def test_missing_libpython_is_told_with_how_to_get_it(
     monkeypatch.setattr(libpython, "find", lambda home: tmp_path / "libpython3.so")
     check = found(default_site())["libpython"]
     assert check.required
-    assert "apt-get install libpython" in check.mend
-    assert f"{sys.version_info.major}.{sys.version_info.minor}" in check.mend
+    assert "apt-get install libpython" in check.fix
+    assert f"{sys.version_info.major}.{sys.version_info.minor}" in check.fix
 
 
 def test_prefect_server_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +56,7 @@ def test_prefect_server_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyP
     with temporary_settings({PREFECT_API_URL: url}):
         check = found(default_site())["Prefect"]
     assert check.required
-    assert check.mend == "start that server, or unset PREFECT_API_URL"
+    assert check.fix == "start that server, or unset PREFECT_API_URL"
 
 
 def test_lock_folder_that_cannot_be_used_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_lock_folder_that_cannot_be_used_is_told(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(environment, "LOCKS", tmp_path / "file")
     check = found(default_site())["device locks"]
     assert check.required
-    assert check.mend.startswith("chmod 1777")
+    assert check.fix.startswith("chmod 1777")
 
 
 CARD = "NVIDIA H100 80GB HBM3"
@@ -92,4 +92,4 @@ def test_fake_card_is_matched_with_the_profiles(
     with_card(monkeypatch, name, capability)
     check = found(default_site().model_copy(update={"profiles": ROOT / "gpu_profiles"}))["card"]
     assert re.search(said, check.found)
-    assert re.search(mend, check.mend) if mend else check.mend == ""
+    assert re.search(mend, check.fix) if mend else check.fix == ""

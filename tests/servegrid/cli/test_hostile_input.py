@@ -122,15 +122,15 @@ def test_hostile_name_of_a_campaign_or_cell(
     text = TEXTS[kind]
     for words in (
         ["report", "--", text],
-        ["pack", f"--campaign={text}", "--", "cell", str(tmp_path / "pack")],
+        ["bundle", f"--campaign={text}", "--", "cell", str(tmp_path / "bundle")],
         ["compare", "--", text, text],
         ["sweep", f"--resume={text}"],
     ):
         said = refusal(servegrid, home, *words)
         assert "up to 100 letters" in said or "unknown campaign" in said or "too long" in said, said
-    for words in (["why", "--", text], ["pack", "--", text, str(tmp_path / "pack")]):
+    for words in (["why", "--", text], ["bundle", "--", text, str(tmp_path / "bundle")]):
         assert "unknown cell" in refusal(servegrid, home, *words)
-    assert not (tmp_path / "pack").exists()
+    assert not (tmp_path / "bundle").exists()
     happened(said)
 
 
@@ -163,11 +163,11 @@ def test_damaged_campaign(text: str, servegrid: Run, home: Path, happened: Any) 
     folder = home / "results" / "old"
     Writer(folder).append("cell", {"cell": "a", "model": "m", "profile": "cpu", "verdict": "passed"})
     (folder / "campaign.json").write_text(text)
-    for words in (["pack", "a", str(home / "pack")], ["report", "old"], ["sweep", "--resume", "old"]):
+    for words in (["bundle", "a", str(home / "bundle")], ["report", "old"], ["sweep", "--resume", "old"]):
         code, output = servegrid(*words)
         assert (code, len(output.splitlines())) == (2, 1), output
         assert str(folder / "campaign.json") in output and "cannot be read" in output, output
-    assert not (home / "pack").exists()
+    assert not (home / "bundle").exists()
     happened(output)
 
 

@@ -27,7 +27,7 @@ POINT: Row = {
 
 
 def campaign(home: Path, name: str, age_s: int, verdicts: dict[str, str]) -> None:
-    """A campaign whose cells ended so, the first of them the fastest, with what a pack of each holds."""
+    """A campaign whose cells ended so, the first of them the fastest, with what a bundle of each holds."""
     folder = home / "results" / name
     writer = Writer(folder)
     for place, (cell, verdict) in enumerate(verdicts.items()):
@@ -61,12 +61,12 @@ def test_report_without_a_campaign_is_of_the_newest(servegrid: Run, home: Path) 
 def test_pack_without_a_cell_is_of_the_one_that_the_newest_campaign_recommends(
     servegrid: Run, tmp_path: Path
 ) -> None:
-    code, output = servegrid("pack")
+    code, output = servegrid("bundle")
     assert code == 0, output
     assert "m-passed" in output and "toy-onnx" in output
     certificate = json.loads((tmp_path / "toy-onnx" / "certificate.json").read_text())
     assert (certificate["cell"], certificate["campaign"]) == ("toy-onnx", "m-passed")
-    code, output = servegrid("pack")
+    code, output = servegrid("bundle")
     assert code == 2 and str(tmp_path / "toy-onnx") in output, "nothing is written over"
 
 
@@ -74,21 +74,21 @@ def test_pack_without_a_cell_is_of_the_one_that_the_newest_campaign_recommends(
 def test_pack_of_a_campaign_or_profile_is_of_what_is_recommended_there(
     servegrid: Run, tmp_path: Path
 ) -> None:
-    assert servegrid("pack", "--campaign", "z-old")[0] == 0
+    assert servegrid("bundle", "--campaign", "z-old")[0] == 0
     assert (tmp_path / "toy-trt" / "certificate.json").is_file()
     for words in (("--campaign", "a-new"), ("--profile", "t4")):
-        code, output = servegrid("pack", *words)
-        assert code == 2 and words[1] in output and "servegrid pack CELL" in output
+        code, output = servegrid("bundle", *words)
+        assert code == 2 and words[1] in output and "servegrid bundle CELL" in output
 
 
 @pytest.mark.usefixtures("campaigns")
 def test_pack_of_a_cell_without_a_folder_has_the_cell_s_name(servegrid: Run, tmp_path: Path) -> None:
-    code, output = servegrid("pack", "toy-onnx")
+    code, output = servegrid("bundle", "toy-onnx")
     assert code == 0 and "a-new" in output
     assert (tmp_path / "toy-onnx" / "certificate.json").is_file()
 
 
-@pytest.mark.parametrize("command", ["report", "pack"])
+@pytest.mark.parametrize("command", ["report", "bundle"])
 def test_no_campaign_at_all_is_told(command: str, servegrid: Run, home: Path) -> None:
     code, output = servegrid(command)
     assert (code, len(output.splitlines())) == (2, 1)
@@ -101,11 +101,11 @@ MISSPELT = {
     "report m-pased": "m-passed",
     "report a-neww --like published": "a-new",
     "report a-new --like publishd": "published",
-    "pack toy-onxn": "toy-onnx",
-    "pack toy-onxn x --campaign m-passed": "toy-onnx",
-    "pack --campaign m-pased": "m-passed",
-    "pack toy-onnx x --campaign m-pased": "m-passed",
-    "pack toy-onnx x --profile cpuu": "cpu",
+    "bundle toy-onxn": "toy-onnx",
+    "bundle toy-onxn x --campaign m-passed": "toy-onnx",
+    "bundle --campaign m-pased": "m-passed",
+    "bundle toy-onnx x --campaign m-pased": "m-passed",
+    "bundle toy-onnx x --profile cpuu": "cpu",
     "history toy-onxn": "toy-onnx",
     "compare a-neww m-passed": "a-new",
     "compare a-new m-pased": "m-passed",

@@ -11,7 +11,7 @@ import pytest
 
 from servegrid.loadgen.base import Point, Window, counted, keeps_up, stable
 from servegrid.loadgen.client.lag import starves_the_server, too_late
-from servegrid.loadgen.client.process import Edge, Run, in_flight
+from servegrid.loadgen.client.process import Run, WindowBoundary, in_flight
 from servegrid.loadgen.client.schedule import due_times
 from servegrid.loadgen.client.worker import pacing
 
@@ -45,7 +45,7 @@ def test_a_busy_event_loop_is_seen_to_be_late() -> None:
         (5.1, 100.0, True),
     ],
 )
-def test_generator_bound_is_where_lateness_shows_in_the_figures(
+def test_client_limited_is_where_lateness_shows_in_the_figures(
     lag_ms: float, latency_ms: float, expected: bool
 ) -> None:
     assert too_late(lag_ms, latency_ms) is expected
@@ -73,16 +73,16 @@ class Formula(Run):
 
     def __init__(self, most: int, enough: int, throughput: dict[int, float]) -> None:
         self.point = Point(batch=1, concurrency=16, request_count=50, shared_memory="none", warm_up=False)
-        self.crew = Formula.Processes(most)  # type: ignore[assignment]
+        self.pool = Formula.Processes(most)  # type: ignore[assignment]
         self.enough, self.throughput = enough, throughput
         self.started: list[int] = []
 
     def _start(self, processes: int) -> None:
         self.started.append(processes)
         self.windows = [Window(throughput=self.throughput[processes], avg_ms=2.0)]
-        self.edges = [Edge(0.0, {}, 0.0, {}), Edge(1.0, {}, 0.0, {})]
+        self.edges = [WindowBoundary(0.0, {}, 0.0, {}), WindowBoundary(1.0, {}, 0.0, {})]
 
-    def _lag_ms(self, first: Edge, last: Edge) -> float:
+    def _lag_ms(self, first: WindowBoundary, last: WindowBoundary) -> float:
         return 0.1 if self.started[-1] >= self.enough else 1.0
 
 

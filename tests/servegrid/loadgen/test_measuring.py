@@ -105,10 +105,10 @@ def test_the_generator_tells_its_own_load(measured: Measurement) -> None:
     if measured.generator == "client":
         assert measured.generator_lag_ms is not None
         late = measured.generator_lag_ms > max(0.5, 0.05 * measured.avg_ms)
-        assert measured.generator_bound or not late  # on a busy host also where it takes the server's cores
+        assert measured.client_limited or not late  # on a busy host also where it takes the server's cores
     else:
         assert measured.generator_lag_ms is None
-        assert measured.generator_bound in (True, None)  # True where the host has no core to spare
+        assert measured.client_limited in (True, None)  # True where the host has no core to spare
 
 
 def test_perf_analyzer_bounds_a_point_where_it_takes_cores_and_none_is_idle(
@@ -126,7 +126,7 @@ def test_perf_analyzer_bounds_a_point_where_it_takes_cores_and_none_is_idle(
             process.kill()
             process.wait()
     assert found.generator_cores is not None
-    assert found.generator_bound is (True if found.generator_cores > 0.03 * host else None)
+    assert found.client_limited is (True if found.generator_cores > 0.03 * host else None)
 
 
 def test_a_server_that_is_gone_before_a_point_is_an_error(

@@ -12,14 +12,14 @@ from tritonclient.grpc import service_pb2 as pb
 
 from servegrid.domain.values import Protocol, SharedMemory
 from servegrid.loadgen.base import Point, Target
-from servegrid.loadgen.client.client import Order
+from servegrid.loadgen.client.client import MeasurementJob
 from servegrid.loadgen.client.regions import placed_requests
 from servegrid.loadgen.client.schedule import due_times
 from servegrid.loadgen.client.transport import connect
 from servegrid.servers.samples import Samples, server_config
 
 
-async def ask(order: Order, requests: Any) -> Any:
+async def ask(order: MeasurementJob, requests: Any) -> Any:
     async with connect(order.point.protocol, order.target.endpoint) as transport:
         answer = await transport.call(transport.serialise(transport.message(requests)))
         transport.parse(answer)
@@ -40,7 +40,7 @@ def test_tensors_go_there_and_back(
         batch=2, concurrency=2, request_count=1, shared_memory=shared_memory, protocol=protocol, warm_up=False
     )
     target = Target(endpoint=server.endpoint(identity), samples=samples, logs=tmp_path, name="it")
-    order = Order(point=point, target=target)
+    order = MeasurementJob(point=point, target=target)
     read = Samples.read(samples, server_config(server.client, identity))
     sent = read.batch(3 * 2, 2).arrays["x"]
     with placed_requests(server.client, order, read, {"y": sent.nbytes}, 2) as requests:
@@ -65,7 +65,7 @@ def test_a_refusal_over_http_is_an_error_with_the_servers_words(
         batch=9, concurrency=1, request_count=1, shared_memory="none", protocol="http", warm_up=False
     )
     target = Target(endpoint=server.endpoint(identity), samples=samples, logs=tmp_path, name="it")
-    order = Order(point=point, target=target)
+    order = MeasurementJob(point=point, target=target)
     read = Samples.read(samples, server_config(server.client, identity))
     with (
         placed_requests(server.client, order, read, {}, 1) as requests,

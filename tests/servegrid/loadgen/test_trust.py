@@ -24,7 +24,7 @@ def found(**changes: Any) -> Measurement:
     ranks = dict.fromkeys(("p50_ms", "p90_ms", "p95_ms", "p99_ms", "avg_ms"), 10.0)
     known = {
         **parts, **ranks, "throughput": 800.0, "request_count": 600, "generator": "client",
-        "generator_version": "0", "generator_bound": False,
+        "generator_version": "0", "client_limited": False,
         "windows": tuple(Window(throughput=t, avg_ms=10.0) for t in (1.0, 780.0, 800.0, 820.0)),
     }  # fmt: skip
     return Measurement.model_validate(known | changes)
@@ -47,7 +47,7 @@ def test_a_sound_point_fails_nothing() -> None:
         ({"throughput": 600.0}, "littles_law"),
         ({"server_queue_ms": 3.0}, "component_sum"),
         ({"network_server_send_recv_ms": -2.0, "server_queue_ms": 20 / 7 + 2.0}, "component_sum"),
-        ({"generator_bound": True}, "generator_bound"),
+        ({"client_limited": True}, "client_limited"),
     ],
 )
 def test_each_broken_rule_is_named(changes: dict[str, Any], check: str) -> None:
@@ -70,5 +70,5 @@ def test_a_card_that_is_slowed_down_or_shared_is_named(
 
 
 def test_what_is_not_known_is_null_and_fails_nothing() -> None:
-    card = examine(RATE, found(generator_bound=None))
+    card = examine(RATE, found(client_limited=None))
     assert (card.littles_law_residual, card.card, card.failed_checks) == (None, None, ())

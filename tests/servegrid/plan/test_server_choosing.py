@@ -10,11 +10,11 @@ from flows.planning import choose_generator, plan
 from servegrid.domain.errors import UserError
 from servegrid.domain.plugins import load_profile
 from servegrid.domain.profile import GpuProfile
-from servegrid.domain.server import Offer, ServerChoice
+from servegrid.domain.server import ServerCapabilities, ServerChoice
 from servegrid.domain.values import Channel
 from servegrid.plan.matrix import Plan
 from servegrid.plan.options import SweepOptions
-from servegrid.plan.server_choosing import choose_server, fit, own_server
+from servegrid.plan.server_choosing import adapt_to_server, choose_server, own_server
 from servegrid.servers import SERVERS
 from servegrid.store.site import Site
 
@@ -78,19 +78,19 @@ def test_perf_analyzer_is_not_used_where_secrets_would_be_on_its_command_line(si
 
 
 def test_tensors_travel_in_the_requests_where_no_memory_is_shared(site: Site) -> None:
-    offer = Offer(release="24.10", backends=("python",), shared_memory=False)
-    found = fit(planned(site), ServerChoice(), offer)
+    capabilities = ServerCapabilities(release="24.10", backends=("python",), shared_memory=False)
+    found = adapt_to_server(planned(site), ServerChoice(), capabilities)
     assert len(found.cells) > 1
     assert {c.shared_memory for cell in found.cells for c in (cell.offline, cell.online)} == {"none"}
 
 
 def test_http_is_refused_where_the_server_is_a_remote_one(site: Site) -> None:
-    offer = Offer(release="24.10", backends=("python",))
+    capabilities = ServerCapabilities(release="24.10", backends=("python",))
     http = planned(site, protocol="http")
     with pytest.raises(UserError, match=r"protocol http .* gRPC only: give --protocol grpc"):
-        fit(http, ServerChoice.model_validate(REMOTE), offer)
-    assert fit(http, ServerChoice(), offer).cells == http.cells
-    assert fit(planned(site), ServerChoice.model_validate(REMOTE), offer).cells
+        adapt_to_server(http, ServerChoice.model_validate(REMOTE), capabilities)
+    assert adapt_to_server(http, ServerChoice(), capabilities).cells == http.cells
+    assert adapt_to_server(planned(site), ServerChoice.model_validate(REMOTE), capabilities).cells
 
 
 def test_tune_and_compare_want_a_server_of_their_own_and_say_how_to_get_one(site: Site) -> None:
@@ -104,16 +104,20 @@ def test_tune_and_compare_want_a_server_of_their_own_and_say_how_to_get_one(site
 
 def test_a_server_that_loads_nothing_has_one_cell_of_a_model_measured_as_it_is(site: Site) -> None:
     choice = ServerChoice.model_validate(REMOTE)
-    offer = Offer(release="24.10", backends=("python",), loads=False, loaded=("bert_large_qa",))
+    capabilities = ServerCapabilities(
+        release="24.10", backends=("python",), loads=False, loaded=("bert_large_qa",)
+    )
     one = planned(site, precisions=("fp16",))
-    (cell,) = fit(one, choice, offer).cells
+    (cell,) = adapt_to_server(one, choice, capabilities).cells
     assert cell.static == cell.dynamic == one.cells[0].dynamic
     all_ = planned(site)
-    several = fit(all_, choice, offer)
+    several = adapt_to_server(all_, choice, capabilities)
     assert not several.cells
     reasons = [e.reason for e in several.excluded if e.cell in all_.cells]
     assert len(reasons) == len(all_.cells) > 1
     said = "its bert_large_qa is, by --format, --precision, --accelerator and --instances"
     assert all(said in reason for reason in reasons)
-    (absent,) = fit(one, choice, offer.model_copy(update={"loaded": ("another",)})).excluded
+    (absent,) = adapt_to_server(
+        one, choice, capabilities.model_copy(update={"loaded": ("another",)})
+    ).excluded
     assert absent.reason == f"{choice.url} loads no models on request, and has no bert_large_qa loaded"

@@ -12,7 +12,6 @@ import pytest
 
 from servegrid.campaign.results import Row, Writer
 from servegrid.domain.errors import UserError
-from servegrid.domain.root import ROOT
 from servegrid.regression.campaigns import Rule, compare, read_side
 from servegrid.regression.output import junit, markdown, summary
 from servegrid.regression.verdict import Comparison
@@ -162,7 +161,7 @@ def test_the_command_exits_with_0_1_and_2_and_writes_both_forms(tmp_path: Path) 
 
 
 def test_a_campaign_that_is_kept_as_parquet_alone_is_read(tmp_path: Path) -> None:
-    kept = str(ROOT / "docs" / "results" / "h100")
+    kept = str(Path(__file__).parent / "data" / "as_parquet")  # of November 2026, on an H100
     found = compared(tmp_path, kept, kept)
     assert {cell.change for cell in found.cells if cell.judged} <= {"same", "unclear"}
     assert any(cell.judged for cell in found.cells)

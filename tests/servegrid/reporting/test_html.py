@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from servegrid.campaign.columns import PLACE, TRUST
+from servegrid.campaign.columns import LOAD, TRUST
 from servegrid.campaign.results import Row
 from servegrid.reporting.charts import of_campaign
 from servegrid.reporting.html import page as page_of
@@ -145,12 +145,12 @@ def test_columns_of_trust_make_no_charts_and_rates_are_no_concurrencies(cells: R
     rate: Row = {"concurrency": None, "request_rate": 20.0, "slo": "p99=50ms", "slo_holds": True}
     rows = points({"cell": "a", **trust}, {"cell": "a", **trust, **rate, "slo_best": True})
     text = page("c", cells({"cell": "a"}), rows)
-    assert "fails littles_law, throttled; the only one" in Elements(text).text
+    assert "failed checks: littles_law, throttled; the only cell" in Elements(text).text
     found = payload(text)
     table = found["tables"]["points"]
     names = [entry["name"] for entry in table["columns"]]
     assert {"request_rate", "failed_checks", "slo_holds"} <= set(names)
-    assert not {*TRUST, *PLACE} - {"request_rate", "failed_checks", "slo_holds"} & set(names)
+    assert not {*TRUST, *LOAD} - {"request_rate", "failed_checks", "slo_holds"} & set(names)
     assert column(table, "failed_checks") == ["littles_law, throttled"] * 2
     assert column(table, "load") == ["concurrency 1", "20.0 requests/s, within the objective"]
     charts = {chart["name"]: chart["spec"] for chart in found["charts"]}

@@ -44,14 +44,13 @@ def test_markdown_of_cells_that_were_only_measured_recommends_none(cells: Rows, 
     rows = cells({"cell": "a", "verdict": "measured", "metric": None, "served_metric": None})
     text = document("c", rows, points({"cell": "a"}))
     assert "Nothing: no cell passed" in text and "no recommendation" in text
-    assert "| for | measured only |" in text and "most throughput, online" in text
+    assert "| for | measured only |" in text and "best online throughput" in text
 
 
 def test_markdown_has_the_answer_the_cells_and_the_points(two: Frames) -> None:
     text = document("c", *two)
     assert (
-        "| toy: most throughput, offline | onnx fp32, 1 instance(s) | batch 8, concurrency 1 | 300.0 |"
-        in text
+        "| toy: best offline throughput | onnx fp32, 1 instance(s) | batch 8, concurrency 1 | 300.0 |" in text
     )
     assert "+50.0% over the next cell" in text
     assert len(tables(text)[1]) == 2 + 2
@@ -92,12 +91,12 @@ def test_energy_of_a_point_that_was_not_measured_is_empty(points: Rows, two: Fra
 def test_error_says_how_to_repeat_it(cells: Rows, two: Frames) -> None:
     text = document("c", cells({"cell": "a", "verdict": "error", "command": "python -m it"}), two[1])
     assert "| a |  | python -m it |" in text
-    assert "`servegrid pack CELL FOLDER --campaign c`" in text
+    assert "`servegrid bundle CELL FOLDER --campaign c`" in text
 
 
 def test_summary_is_small_whatever_the_campaign(cells: Rows, two: Frames) -> None:
     bad: list[Row] = [{"cell": f"bad-{n}", "verdict": "error"} for n in range(1000)]
     text = summary("c", cells({"cell": "a"}, *bad), two[1])
-    assert text.startswith("# servegrid campaign c\n") and "| toy: most throughput, offline |" in text
+    assert text.startswith("# servegrid campaign c\n") and "| toy: best offline throughput |" in text
     assert "1000 error, 1 passed" in text
     assert text.count("| bad-") == FAILED_SHOWN and "## Offline" not in text

@@ -13,7 +13,7 @@ from servegrid.campaign.results import MEASURED, MEASUREMENTS, Row, Writer
 from servegrid.domain.errors import UserError
 from servegrid.domain.root import ROOT
 from servegrid.reporting import writing
-from servegrid.reporting.published.compare import beside, figures
+from servegrid.reporting.published.compare import figures, join_published
 from servegrid.reporting.published.document import parse, render
 from servegrid.reporting.published.form import in_published_form
 from servegrid.reporting.published.table import EXAMPLE, PARAMETER, read, sections
@@ -100,14 +100,14 @@ def test_stated_parameters_are_kept() -> None:
 
 
 def test_row_of_the_same_card_stands_beside_ours() -> None:
-    (row,) = beside(points({}), TABLES).rows(named=True)
+    (row,) = join_published(points({}), TABLES).rows(named=True)
     assert (row["published"], row["ratio"]) == (133.3, 2.0)
     assert row["differs"] == ""
 
 
 def test_row_of_another_card_says_what_differs() -> None:
     ours = {"gpu": "NVIDIA H100 80GB HBM3", "triton_release": "24.10", "instances": 2, "backend": "hosted"}
-    (row,) = beside(points(ours), TABLES).rows(named=True)
+    (row,) = join_published(points(ours), TABLES).rows(named=True)
     assert row["published"] == 272.0  # the fastest card's
     assert row["differs"] == (
         "card NVIDIA H100 80GB HBM3, theirs A100-80GB; Triton 24.10, theirs 21.10; instances 2, theirs 1; "
@@ -117,19 +117,19 @@ def test_row_of_another_card_says_what_differs() -> None:
 
 def test_settings_that_both_sides_state_are_named_where_they_differ() -> None:
     told: Row = {"max_batch_size": 16, "max_queue_delay_us": 500, "preferred_batch_sizes": [4, 8]}
-    (bert,) = beside(
+    (bert,) = join_published(
         points(told | {"parameters": '{"max_seq_length": 128}', "cuda_graph": True}), TABLES
     ).rows(named=True)
     assert bert["differs"] == "sequence length 128, theirs 384"  # neither delay nor graph is stated there
     engine: Row = {"format": "trt", "cuda_graph": True, "max_batch_size": 8}
-    (bert,) = beside(points(engine), TABLES).rows(named=True)
+    (bert,) = join_published(points(engine), TABLES).rows(named=True)
     assert bert["differs"] == "max batch size 8, theirs 16; CUDA graph Enabled, theirs Disabled"
     images: Row = {"model": "resnet50", "format": "tf-trt", "gpu": "NVIDIA T4", "triton_release": "20.12"}
     images |= {"parameters": "{}", "instances": 2, "max_queue_delay_us": 1, "max_batch_size": 128}
     for sizes, differs in (([64, 128], ""), ([], ""), ([128], "preferred batch sizes 128, theirs 64 128")):
-        found = beside(points(images | {"preferred_batch_sizes": sizes}), TABLES)
+        found = join_published(points(images | {"preferred_batch_sizes": sizes}), TABLES)
         assert found["differs"].to_list() == [differs]
-    (other,) = beside(points(images | told), TABLES).rows(named=True)
+    (other,) = join_published(points(images | told), TABLES).rows(named=True)
     assert other["differs"] == (
         "max batch size 16, theirs 128; preferred batch sizes 4 8, theirs 64 128; "
         "max queue delay (us) 500, theirs 1"
@@ -140,7 +140,7 @@ def test_settings_that_both_sides_state_are_named_where_they_differ() -> None:
     "change", [{"variant": "tiny"}, {"batch": 7}, {"precision": "fp32"}, {"accelerator": "amp"}]
 )
 def test_point_that_was_not_published_has_nothing_beside_it(change: Row) -> None:
-    assert beside(points(change), TABLES).is_empty()
+    assert join_published(points(change), TABLES).is_empty()
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -10,16 +10,16 @@ import pytest
 from servegrid.campaign.results import Row
 from servegrid.domain.slo import parse
 from servegrid.reporting.markdown import document
-from servegrid.reporting.recommendation import best, choices, frontier, lead_text
+from servegrid.reporting.recommendation import best, frontier, lead_text, recommendations
 
 Rows = Callable[..., pl.DataFrame]
 Frames = tuple[pl.DataFrame, pl.DataFrame]
 
 
 def test_best_point_of_each_aim_is_chosen_with_its_lead_over_the_next_cell(two: Frames) -> None:
-    offline, online, latency = choices(*two)
-    assert (offline.aim, offline.cell, offline.batch, offline.throughput, offline.p99_ms) == (
-        "most throughput, offline",
+    offline, online, latency = recommendations(*two)
+    assert (offline.objective, offline.cell, offline.batch, offline.throughput, offline.p99_ms) == (
+        "best offline throughput",
         "a",
         8,
         300.0,
@@ -37,7 +37,7 @@ def test_best_point_of_each_aim_is_chosen_with_its_lead_over_the_next_cell(two: 
     "verdict", ["measured", "failed_accuracy", "unstable", "infeasible", "unsupported", "error", "skipped"]
 )
 def test_only_a_cell_that_passed_is_chosen(cells: Rows, two: Frames, verdict: str) -> None:
-    found = choices(cells({"cell": "a", "verdict": verdict}, {"cell": "b"}), two[1])
+    found = recommendations(cells({"cell": "a", "verdict": verdict}, {"cell": "b"}), two[1])
     assert {c.cell for c in found} == {"b"}
     assert {c.lead for c in found} == {None}
 
@@ -48,24 +48,24 @@ def test_only_a_stable_point_is_chosen(cells: Rows, points: Rows, stable: bool |
         {"cell": "a", "throughput": 10.0, "p99_ms": 9.0},
         {"cell": "a", "throughput": 1000.0, "p99_ms": 1.0, "stable": stable},
     )
-    assert {(c.throughput, c.p99_ms) for c in choices(cells({"cell": "a"}), rows)} == {(10.0, 9.0)}
+    assert {(c.throughput, c.p99_ms) for c in recommendations(cells({"cell": "a"}), rows)} == {(10.0, 9.0)}
 
 
 def test_each_model_has_choices_of_its_own(cells: Rows, points: Rows) -> None:
     both = points({"cell": "a", "throughput": 1.0}, {"cell": "b", "model": "other", "throughput": 9.0})
-    found = choices(cells({"cell": "a"}, {"cell": "b", "model": "other"}), both)
+    found = recommendations(cells({"cell": "a"}, {"cell": "b", "model": "other"}), both)
     assert [(c.model, c.cell, c.lead) for c in found] == [("toy", "a", None)] * 2 + [("other", "b", None)] * 2
 
 
 def test_nothing_measured_gives_nothing_to_ship(two: Frames, empty: Frames) -> None:
-    assert choices(*empty) == []
-    assert choices(two[0], empty[1]) == []
+    assert recommendations(*empty) == []
+    assert recommendations(two[0], empty[1]) == []
 
 
 def test_lead_is_told_in_words(two: Frames) -> None:
-    first, *_ = choices(*two)
+    first, *_ = recommendations(*two)
     assert lead_text(first) == "+50.0% over the next cell"
-    assert lead_text(first.model_copy(update={"lead": None})) == "the only one"
+    assert lead_text(first.model_copy(update={"lead": None})) == "the only cell"
 
 
 def test_lead_smaller_than_the_points_own_windows_says_so(points: Rows, two: Frames) -> None:
@@ -73,9 +73,9 @@ def test_lead_smaller_than_the_points_own_windows_says_so(points: Rows, two: Fra
         {"cell": "a", "throughput": 103.0, "windows_throughput": [1.0, 100.0, 103.0, 105.0]},
         {"cell": "b", "throughput": 100.0},
     )
-    choice = choices(two[0], rows)[0]
-    assert choice.spread == pytest.approx(5 / 103)
-    assert lead_text(choice) == "+3.0% over the next cell, within the 4.9% that its own windows lie apart"
+    chosen = recommendations(two[0], rows)[0]
+    assert chosen.spread == pytest.approx(5 / 103)
+    assert lead_text(chosen) == "+3.0% over the next cell, within the 4.9% spread of its own windows"
 
 
 def test_checks_that_the_point_fails_are_told_before_its_lead(points: Rows, two: Frames) -> None:
@@ -87,22 +87,22 @@ def test_checks_that_the_point_fails_are_told_before_its_lead(points: Rows, two:
         },
         {"cell": "b", "throughput": 100.0, "failed_checks": []},
     )
-    first, *_ = choices(two[0], rows)
-    words = "fails throttled, foreign_processes; +5.0% over the next cell"
+    first, *_ = recommendations(two[0], rows)
+    words = "failed checks: throttled, foreign_processes; +5.0% over the next cell"
     assert (first.cell, lead_text(first)) == ("a", words)  # it is named, and ranked as it was measured
     unstable = first.model_copy(update={"stable": False})
     assert lead_text(unstable) == words.replace("; ", "; not stable; ")
     assert first.sentence.endswith(f"({words})")
     assert words in document("c", two[0], rows)
-    clean = choices(two[0], rows.filter(pl.col("cell") == "b"))
-    assert {lead_text(choice) for choice in clean} == {"the only one"}
+    clean = recommendations(two[0], rows.filter(pl.col("cell") == "b"))
+    assert {lead_text(chosen) for chosen in clean} == {"the only cell"}
 
 
 def test_most_throughput_under_a_latency_limit_is_an_aim_of_its_own(two: Frames) -> None:
-    *_, choice = choices(*two, slo=parse("p99=5ms"))  # no rate was searched
-    assert (choice.aim, choice.cell) == ("most throughput, online, p99 at most 5 ms", "a")
-    assert (choice.throughput, choice.p99_ms, choice.lead) == (90.0, 5.0, None)  # b is over the limit
-    assert len(choices(*two, slo=parse("p99=3ms"))) == 3
+    *_, chosen = recommendations(*two, slo=parse("p99=5ms"))  # no rate was searched
+    assert (chosen.objective, chosen.cell) == ("best online throughput, p99 at most 5 ms", "a")
+    assert (chosen.throughput, chosen.p99_ms, chosen.lead) == (90.0, 5.0, None)  # b is over the limit
+    assert len(recommendations(*two, slo=parse("p99=3ms"))) == 3
 
 
 def test_highest_rate_that_holds_the_objective_is_an_aim_of_its_own(points: Rows, two: Frames) -> None:
@@ -122,16 +122,16 @@ def test_highest_rate_that_holds_the_objective_is_an_aim_of_its_own(points: Rows
         rate | {"request_rate": 90.0, "throughput": 89.0, "p99_ms": 90.0, "slo_best": False},
         rate | {"cell": "b", "request_rate": 40.0, "throughput": 41.0, "p99_ms": 45.0, "slo_best": True},
     )
-    found = choices(two[0], rows, slo)
+    found = recommendations(two[0], rows, slo)
     *_, closed, best_rate = found
     assert (closed.throughput, closed.load) == (100.0, ("concurrency", "2"))
-    assert best_rate.aim == "highest request rate, online, p99 at most 50 ms"
+    assert best_rate.objective == "highest online request rate, p99 at most 50 ms"
     assert (best_rate.cell, best_rate.request_rate, best_rate.p99_ms) == ("a", 80.0, 40.0)
-    assert lead_text(best_rate) == "not stable; +100.0% over the next cell"
+    assert lead_text(best_rate) == "not stable; 2.0x the next cell"
     assert "batch 1 at 80 requests/s: 79.0 inferences/s, p99 40.00 ms" in best_rate.sentence
     assert "| batch 1, requests/s 80 | 79.0 | 40.00 |" in document("c", two[0], rows, slo)
-    assert not any("request rate" in c.aim for c in choices(two[0], rows, parse("p99=30ms")))
-    assert all(c.request_rate is None for c in choices(two[0], rows))
+    assert not any("request rate" in c.objective for c in recommendations(two[0], rows, parse("p99=30ms")))
+    assert all(c.request_rate is None for c in recommendations(two[0], rows))
 
 
 def test_every_latency_limit_has_its_answer(points: Rows, two: Frames) -> None:
@@ -150,7 +150,7 @@ def test_answer_is_for_each_device_by_itself(cells: Rows, points: Rows) -> None:
     both = points(
         {"cell": "a", "profile": "t4", "throughput": 1.0}, {"cell": "a", "profile": "h100", "throughput": 9.0}
     )
-    found = [(c.profile, c.throughput) for c in choices(rows, both) if "throughput" in c.aim]
+    found = [(c.profile, c.throughput) for c in recommendations(rows, both) if "throughput" in c.objective]
     assert found == [("t4", 1.0), ("h100", 9.0)]
 
 

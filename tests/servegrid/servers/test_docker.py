@@ -166,12 +166,12 @@ def test_what_a_killed_owner_left_is_swept_and_nobody_elses(engine: Any, tmp_pat
 
 
 def test_formats_that_later_images_cannot_serve_get_the_last_one_that_can() -> None:
-    newest = docker.offer(ServerChoice(name="docker"))
+    newest = docker.capabilities(ServerChoice(name="docker"))
     assert newest.release == "26.10"
     assert newest.releases == {"tf-savedmodel": "25.02", "tf-trt": "25.02"}
-    assert docker.offer(choice("24.10")).releases == {}
+    assert docker.capabilities(choice("24.10")).releases == {}
     with pytest.raises(UserError, match=r"unknown Triton release .* '25\.20': did you mean '25\.02'"):
-        docker.offer(choice("25.20"))
+        docker.capabilities(choice("25.20"))
 
 
 def test_what_is_missing_is_told(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -185,7 +185,8 @@ def test_a_binary_that_never_gets_ready_is_given_up_and_killed(
 
 def test_problems_of_an_empty_home_name_the_command_that_mends_them(site: Site, tmp_path: Path) -> None:
     empty = site.model_copy(update={"home": tmp_path})
-    (problem,) = embedded.problems(empty)
+    problem, *others = embedded.problems(empty)
+    assert all(other.startswith("libpython") for other in others)  # of a host whose own Python has none
     assert "servegrid doctor --install-server" in problem
     assert str(tmp_path) in problem
 

@@ -110,7 +110,7 @@ def test_the_probe_finds_what_the_server_can_do(guarded: ServerChoice) -> None:
     assert (found.version, found.backends, found.loaded) == ("2.51.0", ("python",), ())
     assert (found.control, found.shared_memory) == (True, False)
     assert found.lacks == ["it does not see this host's shared memory: tensors travel in the requests"]
-    assert remote.offer(guarded).release == "24.10"
+    assert remote.capabilities(guarded).release == "24.10"
 
 
 def test_a_backend_that_does_not_answer_in_time_counts_as_absent_and_no_probe_stays(
@@ -185,9 +185,13 @@ def test_a_server_without_model_control_serves_what_it_has_loaded(
         stranger(tmp_path, choice=choice) as chosen,
         remote.serve(site, configured.repository, tmp_path / "log", chosen) as running,
     ):
-        offer = remote.offer(chosen)
-        assert (offer.loads, offer.loaded, offer.backends) == (False, ("echo",), ("python",))
-        assert offer.shared_memory
+        capabilities = remote.capabilities(chosen)
+        assert (capabilities.loads, capabilities.loaded, capabilities.backends) == (
+            False,
+            ("echo",),
+            ("python",),
+        )
+        assert capabilities.shared_memory
         assert running.models == "fixed"
         endpoint = put(running, DYNAMIC)
         assert endpoint.load_s is None

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from servegrid.loadgen.client.client import Order
+from servegrid.loadgen.client.client import MeasurementJob
 from servegrid.loadgen.client.messages import Request
-from servegrid.loadgen.client.worker import Record, Report, Share, serve
+from servegrid.loadgen.client.worker import Assignment, Report, RequestTiming, serve
 
 START_S = 0.05
 
 
-class Crew:
+class WorkerPool:
     """Processes that load together. They are forked at once: no process can be after its first gRPC call."""
 
-    def __init__(self, order: Order, size: int) -> None:
+    def __init__(self, order: MeasurementJob, size: int) -> None:
         context = get_context("fork")
         self._pipes: list[Connection] = []
         for _ in range(size):
@@ -41,7 +41,7 @@ class Crew:
         self.due: list[float] = []
         begin = time.perf_counter() + START_S
         for number, pipe in enumerate(self._active):
-            pipe.send(Share(requests[number::shares], number, shares, begin))
+            pipe.send(Assignment(requests[number::shares], number, shares, begin))
 
     def stop(self) -> None:
         """Have them end what is in flight, and wait until they have."""
@@ -57,8 +57,8 @@ class Crew:
 
     @property
     def records(self) -> np.ndarray[Any, Any]:
-        """Every answered request since the start, a `Record` a row."""
-        return np.concatenate(self._records or [np.empty((0, len(Record._fields)))])
+        """Every answered request since the start, a `RequestTiming` a row."""
+        return np.concatenate(self._records or [np.empty((0, len(RequestTiming._fields)))])
 
     @property
     def answered(self) -> int:

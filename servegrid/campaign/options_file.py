@@ -1,4 +1,4 @@
-"""What a campaign was asked for, as far as its stages and reports need it: from its `campaign.json`."""
+"""The options of a campaign that its stages and reports need, read from its `campaign.json`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from servegrid.domain.errors import UserError
 from servegrid.domain.slo import Slo, parse
 
 
-def asked(folder: Path) -> dict[str, Any]:
+def campaign_options(folder: Path) -> dict[str, Any]:
     """The options that a campaign was given; of a folder without a `campaign.json`, none.
 
     Raises:
@@ -24,13 +24,13 @@ def asked(folder: Path) -> dict[str, Any]:
 
 
 def damaged(path: Path, why: object) -> UserError:
-    """That a `campaign.json` does not say what a campaign was asked for."""
+    """The error for a `campaign.json` that holds no options."""
     return UserError(f"{path}: cannot be read as the options of a campaign: {why}")
 
 
-def ground(folder: Path, profile: str) -> Path:
-    """Where a profile's logs, predictions and repositories lie: apart from others', whose names are equal."""
-    return folder / profile if len(asked(folder).get("profiles", ())) > 1 else folder
+def profile_folder(folder: Path, profile: str) -> Path:
+    """The folder for one profile's logs, predictions and repositories."""
+    return folder / profile if len(campaign_options(folder).get("profiles", ())) > 1 else folder
 
 
 def objective(folder: Path) -> Slo | None:
@@ -39,7 +39,7 @@ def objective(folder: Path) -> Slo | None:
     Raises:
         UserError: `campaign.json` is damaged.
     """
-    slo = asked(folder).get("slo")
+    slo = campaign_options(folder).get("slo")
     try:
         return parse(str(slo)) if slo else None
     except ValueError as error:
