@@ -227,8 +227,10 @@ def _processes(run: str) -> list[str]:
 
 
 def _unused(before: set[Path]) -> list[Path]:
-    """New shared memory of ours, or of a server of ours, that no process has mapped."""
+    """New shared memory of ours, or of a server of ours, that no process has mapped. That of another user is
+    none: who has mapped it, we may not see."""
     new = [path for path in set(SHM.iterdir()) - before if path.name.startswith("servegrid")]
+    new = [path for path in new if os.access(path, os.W_OK)]
     if not new:
         return []
     mapped = set()

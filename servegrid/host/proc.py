@@ -8,9 +8,11 @@ import logging
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -147,6 +149,12 @@ def tail(log_path: Path, lines: int = TAIL_LINES) -> str:
         return ""
 
 
+class _Supervised(subprocess.Popen[bytes]):
+    """A supervisor, with the folder of its command's temporary files."""
+
+    temporary: str
+
+
 def _popen(
     args: Sequence[str],
     *,
@@ -155,19 +163,24 @@ def _popen(
     grace_s: float,
     shm_prefix: str = "-",
     container: str = "-",
-) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        [sys.executable, "-S", "-E", supervise.__file__, str(grace_s), shm_prefix, container, *args],
+) -> _Supervised:
+    temporary = tempfile.mkdtemp(prefix="servegrid-")
+    words = [str(grace_s), shm_prefix, container, temporary]
+    process = _Supervised(
+        [sys.executable, "-S", "-E", supervise.__file__, *words, *args],
         stdin=subprocess.PIPE,
         stdout=stdout,
         stderr=subprocess.STDOUT,
-        env={**process_environment.DEFAULTS, **os.environ, **(env or {})},
+        env={**process_environment.DEFAULTS, **os.environ, **(env or {}), "TMPDIR": temporary},
         start_new_session=True,
     )
+    process.temporary = temporary
+    return process
 
 
-def _release(process: subprocess.Popen[bytes]) -> None:
+def _release(process: _Supervised) -> None:
     """Let go of the supervisor: whatever still runs under it is killed."""
     assert process.stdin is not None
     process.stdin.close()
     process.wait()
+    shutil.rmtree(process.temporary, ignore_errors=True)  # the supervisor did, unless it was killed

@@ -1,13 +1,13 @@
 """Runs one command and sees that nothing of it outlives its owner.
 
-    python supervise.py GRACE_S SHM_PREFIX CONTAINER COMMAND...
+    python supervise.py GRACE_S SHM_PREFIX CONTAINER FOLDER COMMAND...
 
 The owner holds this process's standard input open. When that closes, because the owner is gone or
 has let go, the command is killed. SIGTERM is passed on, and followed by a kill after GRACE_S
 seconds. When the command has ended, every process that it started and left is killed, whatever group or
 session it has gone to; the shared-memory files /dev/shm/SHM_PREFIX* are removed ("-": none), and so is the
-container CONTAINER ("-": none), which the command, a docker CLI, may have left running. Exits as the command
-did.
+container CONTAINER ("-": none), which the command, a docker CLI, may have left running, and FOLDER, where its
+temporary files lie. Exits as the command did.
 
 Run as a script with `-S -E`, so it imports nothing of the project and starts in some 20 ms.
 """
@@ -60,15 +60,24 @@ def _remove(container: str) -> None:
         subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=REMOVE_S)
 
 
+def _remove_folder(folder: Path) -> None:
+    try:
+        folder.rmdir()
+    except OSError:  # something is left in it
+        import shutil
+
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 def main() -> int:
-    grace_s, shm_prefix, container, command = float(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:]
+    grace, shm_prefix, container, folder, *command = sys.argv[1:]
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # until there is a child to pass it to
     child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_in_child)
 
     def terminate(signum: int, frame: object) -> None:
         child.terminate()
-        timer = threading.Timer(grace_s, child.kill)
+        timer = threading.Timer(float(grace), child.kill)
         timer.daemon = True
         timer.start()
 
@@ -81,6 +90,7 @@ def main() -> int:
     threading.Thread(target=watch_owner, daemon=True).start()
     code = child.wait()
     _kill_all_left()
+    _remove_folder(Path(folder))
     if container != "-":
         _remove(container)
     if shm_prefix != "-":

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import shlex
 import signal
 import subprocess
+import tempfile
 import time
 import uuid
 from pathlib import Path
@@ -18,6 +20,9 @@ from servegrid.host import proc
 from servegrid.host.memory import has_ended
 
 KILLED = "every process that was started is gone"
+
+TEMPORARY = "import os, tempfile; print(tempfile.mkdtemp()); open(f'{tempfile.gettempdir()}/left', 'w')"
+"""Leaves a folder and a file."""
 
 # To the end --------------------------------------------------------------------------------------------
 
@@ -62,6 +67,25 @@ def test_environment_is_added_to_ours(
     code = "import os; print(os.environ['OURS'], os.environ['THEIRS'])"
     proc.run(processes.python(code), log_path=tmp_path / "log", timeout_s=30, env={"THEIRS": "2"})
     assert (tmp_path / "log").read_text().splitlines()[1] == "1 2"
+
+
+@pytest.mark.parametrize("end", ["pass", "os._exit(3)", "os.kill(os.getpid(), 9)"])
+def test_temporary_files_of_a_program_go_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: Any, end: str
+) -> None:
+    (folder := tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    with contextlib.suppress(StepError):
+        proc.run(processes.python(f"{TEMPORARY}\n{end}"), log_path=tmp_path / "log", timeout_s=30)
+    assert list(folder.iterdir()) == []
+
+
+def test_temporary_files_of_a_program_are_where_ours_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, processes: Any
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    proc.run(processes.python(TEMPORARY), log_path=tmp_path / "log", timeout_s=30)
+    assert Path(proc.tail(tmp_path / "log", lines=1)).is_relative_to(tmp_path)
 
 
 def test_failure_tells_code_last_lines_log_and_command(tmp_path: Path, processes: Any) -> None:
@@ -188,7 +212,7 @@ def test_time_limit_holds_when_a_child_in_a_session_of_its_own_keeps_the_output_
 @pytest.mark.fault("Processes", KILLED, what="Ctrl-C while a child runs")
 def test_interrupted_run_leaves_nothing_running(tmp_path: Path, processes: Any) -> None:
     code = (
-        "import sys\nfrom pathlib import Path\nfrom servegrid.domain import proc\n"
+        "import sys\nfrom pathlib import Path\nfrom servegrid.host import proc\n"
         "proc.run(sys.argv[2:], log_path=Path(sys.argv[1]), timeout_s=60)"
     )
     command = processes.python(code, tmp_path / "log", *processes.family(tmp_path / "pids"))
