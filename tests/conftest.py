@@ -135,11 +135,11 @@ def pytest_configure(config: pytest.Config) -> None:
     installed, folder = default_site().home, Path(tempfile.mkdtemp(prefix="servegrid-tests-"))
     config.stash[TEST_SITE] = folder
     folder.chmod(0o755)  # some tests start programs of other users
-    for name in ("tmp", "prefect"):
-        (folder / name).mkdir()
+    (folder / "tmp").mkdir()
     (folder / "tmp").chmod(0o1777)
     _link_tools(installed, folder / "home")
     os.environ.update({variable: str(folder / name) for variable, name in PLACES.items()})
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # or it keeps a device id in ~/.cache
     tempfile.tempdir = None  # it is looked up anew
 
 
