@@ -79,7 +79,8 @@ def test_onnx_runtime_reports_nothing(tmp_path: Path, monkeypatch: pytest.Monkey
     """Where it does, it keeps the file `.ses` in the folder for temporary files."""
     for name in set(os.environ) - {"PATH", "LD_LIBRARY_PATH"}:  # where one names a CI system it does not
         monkeypatch.delenv(name)
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    for name in ("TMPDIR", "HOME", "XDG_CACHE_HOME"):  # a device id lies in the cache of the home
+        monkeypatch.setenv(name, str(tmp_path))
     words = [sys.executable, "-c", SESSION]
     proc.run(words, log_path=tmp_path / "log", timeout_s=60)
     assert not (tmp_path / ".ses").exists()
