@@ -64,7 +64,7 @@ def test_who_has_work_loses_nothing_to_them_in_whatever_session(tmp_path: Path, 
             for core, session in zip(cores * 2, [True, False] * len(cores), strict=True)
         ]
         try:
-            time.sleep(0.5)
+            processes.wait_for(lambda: all(taken_s([psutil.Process(p.pid)]) > 0.3 for p in busy))
             before = taken_s(found)
             time.sleep(2)
             assert taken_s(found) - before < 0.1 * 2 * len(cores)
