@@ -26,7 +26,7 @@ fi
 .venv/bin/python - <<'END'
 import sys
 import polars as pl
-found = pl.concat([pl.scan_parquet("results/*/measurements.parquet")]).select("campaign", "generator").unique().collect()
+found = pl.scan_parquet("results/*/measurements.parquet").select("campaign", "generator").unique().collect()
 print(found)
 sys.exit(found["generator"].n_unique() != 1 or found["campaign"].n_unique() < 2)
 END
