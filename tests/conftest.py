@@ -34,7 +34,7 @@ from servegrid.servers.base import Running
 from servegrid.store.site import Site, default_site
 
 Arrays = dict[str, np.ndarray[Any, Any]]
-TEST_SITE, KEPT = pytest.StashKey[Path](), pytest.StashKey[bool]()
+TEST_SITE, FAILED = pytest.StashKey[Path](), pytest.StashKey[bool]()
 PLACES = {
     **{f"SERVEGRID_{name.upper()}": name for name in ("home", "results", "sources")},
     **{"TMPDIR": "tmp", "PREFECT_HOME": "prefect", "KERAS_HOME": "keras"},
@@ -152,12 +152,12 @@ def _link_tools(installed: Path, home: Path) -> None:
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """What failed tests have written stays, with all else of the run."""
     if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-        session.config.stash.setdefault(KEPT, True)
+        session.config.stash[FAILED] = True
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     folder = config.stash.get(TEST_SITE, None)
-    if folder and KEPT in config.stash:
+    if folder and FAILED in config.stash:
         print(f"\nfiles of this run: {folder}")
     elif folder:
         shutil.rmtree(folder, ignore_errors=True)

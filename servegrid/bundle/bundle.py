@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 import polars as pl
 
-from servegrid.bundle.failure import pack_failure
+from servegrid.bundle.failure import bundle_failure
 from servegrid.bundle.folder import copy, new_folder, write_json
 from servegrid.bundle.start_scripts import REPOSITORY, hosted, write_starts
 from servegrid.campaign import results
@@ -43,7 +43,7 @@ def bundle(campaign: Path, cell: str, target: Path, site: Site, profile: str | N
     """
     row = _row(campaign, cell, profile)
     if row["verdict"] == "error":
-        pack_failure(campaign, row, target, site)
+        bundle_failure(campaign, row, target, site)
         return row
     with new_folder(target) as fresh:
         place = profile_folder(campaign, row["profile"])

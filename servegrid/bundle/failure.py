@@ -26,7 +26,7 @@ from servegrid.store.other_environment import CODE
 from servegrid.store.site import Site
 
 
-def pack_failure(campaign: Path, row: Row, target: Path, site: Site) -> None:
+def bundle_failure(campaign: Path, row: Row, target: Path, site: Site) -> None:
     """Write the bundle of the `error` cell of a row into a new folder.
 
     Raises:

@@ -25,7 +25,7 @@ from servegrid.servers.control import unload_all
 KINDS = ("http", "grpc", "metrics")
 PORT_TAKEN = "already in use"
 """How tritonserver says that it cannot listen where it should."""
-TIMEOUT_S = 2.0
+READY_TIMEOUT_S = 2.0
 UNLOAD_S = 10.0
 STOP_S = 10.0
 
@@ -115,8 +115,8 @@ def _wait_ready(process: subprocess.Popen[bytes], start: Start, log_path: Path, 
             with contextlib.suppress(
                 InferenceServerException, http.client.HTTPException, OSError, ValueError
             ):
-                if client.is_server_ready(client_timeout=TIMEOUT_S):
-                    found = client.get_server_metadata(client_timeout=TIMEOUT_S)
+                if client.is_server_ready(client_timeout=READY_TIMEOUT_S):
+                    found = client.get_server_metadata(client_timeout=READY_TIMEOUT_S)
                     # Where another server has taken a port, it is that one which answers there.
                     if found.name == _name_by_http(start.ports["http"]) == start.shm_prefix:
                         return str(found.version)
@@ -126,6 +126,8 @@ def _wait_ready(process: subprocess.Popen[bytes], start: Start, log_path: Path, 
 
 def _name_by_http(port: int) -> str:
     """The name of the server there; asked without the proxy that the environment may name."""
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT_S)) as connection:
+    with contextlib.closing(
+        http.client.HTTPConnection("127.0.0.1", port, timeout=READY_TIMEOUT_S)
+    ) as connection:
         connection.request("GET", "/v2")
         return str(json.load(connection.getresponse())["name"])

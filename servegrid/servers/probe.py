@@ -19,7 +19,7 @@ from servegrid.servers.connection import connect
 
 log = logging.getLogger("servegrid")
 
-TIMEOUT_S = 10.0
+PROBE_TIMEOUT_S = 10.0
 LOAD_S = 30.0
 UNLOAD_S = 60.0
 TOO_LATE = "StatusCode.DEADLINE_EXCEEDED"
@@ -57,8 +57,8 @@ def probe(choice: ServerChoice) -> Probed:
     """
     with connect(choice.address, choice.channel) as client:
         try:
-            version = str(client.get_server_metadata(client_timeout=TIMEOUT_S).version)
-            statistics = client.get_inference_statistics(client_timeout=TIMEOUT_S).model_stats
+            version = str(client.get_server_metadata(client_timeout=PROBE_TIMEOUT_S).version)
+            statistics = client.get_inference_statistics(client_timeout=PROBE_TIMEOUT_S).model_stats
             loaded = tuple(sorted({entry.name for entry in statistics}))
             control = _has_control(client)
             backends = _backends_by_loading(choice) if control else _backends_in_use(client, loaded)
@@ -84,7 +84,7 @@ def _name() -> str:
 def _has_control(client: Any) -> bool:
     """Only explicit model control takes an unload; of a model that is not there, it does nothing."""
     try:
-        client.unload_model(_name(), client_timeout=TIMEOUT_S)
+        client.unload_model(_name(), client_timeout=PROBE_TIMEOUT_S)
     except InferenceServerException:
         return False
     return True
@@ -132,7 +132,7 @@ def _take_away(client: Any, name: str, choice: ServerChoice) -> None:
 
 
 def _backends_in_use(client: Any, loaded: tuple[str, ...]) -> tuple[str, ...]:
-    configs = [client.get_model_config(name, client_timeout=TIMEOUT_S).config for name in loaded]
+    configs = [client.get_model_config(name, client_timeout=PROBE_TIMEOUT_S).config for name in loaded]
     return tuple(sorted({config.backend for config in configs if config.backend}))
 
 
@@ -141,8 +141,8 @@ def _shares_memory(client: Any) -> bool:
     name = _name()
     region = shm.create_shared_memory_region(name, f"/{name}", 64)
     try:
-        client.register_system_shared_memory(name, f"/{name}", 64, client_timeout=TIMEOUT_S)
-        client.unregister_system_shared_memory(name, client_timeout=TIMEOUT_S)
+        client.register_system_shared_memory(name, f"/{name}", 64, client_timeout=PROBE_TIMEOUT_S)
+        client.unregister_system_shared_memory(name, client_timeout=PROBE_TIMEOUT_S)
     except InferenceServerException:
         return False
     finally:
