@@ -77,7 +77,7 @@ def build(
     """
 
     def make(folder: Path) -> None:
-        log.info("%s  %s: building", at.cell, request.stage)
+        log.info("%s  %s: %s", at.cell, request.stage, "measuring" if alone else "building")
         with device_lock(at.profile, exclusive=alone), work(request.stage):
             run_step(
                 request.stage,
