@@ -298,3 +298,19 @@ def run_python() -> Callable[..., str]:
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, timeout=120).stdout
 
     return run
+
+
+@pytest.fixture(scope="session")
+def wait_for() -> Callable[[Callable[[], Any], float], Any]:
+    """`wait_for(condition, seconds)`: what the condition gives once it gives something true."""
+
+    def wait(condition: Callable[[], Any], seconds: float) -> Any:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            found = condition()
+            if found:
+                return found
+            time.sleep(0.05)
+        raise AssertionError(f"not within {seconds} s")
+
+    return wait

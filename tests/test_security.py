@@ -52,14 +52,18 @@ def listening_of(process: psutil.Process) -> list[Any]:
 
 
 @pytest.mark.fault("Security", "it listens on loopback only", what="Prefect's server of a command")
-def test_prefects_server_listens_on_loopback_only(tmp_path: Path) -> None:
+def test_prefects_server_listens_on_loopback_only(tmp_path: Path, wait_for: Any) -> None:
+    def listening() -> list[Any]:
+        # The kernel's table may miss a socket while others open and close: then it is read again.
+        below = psutil.Process().children(recursive=True)
+        found = [connection for process in below for connection in listening_of(process)]
+        return found if port in {c.laddr.port for c in found} else []
+
     site = Site.model_construct(home=tmp_path)
     with local_server.running(tmp_path / "log", local_server.settings(site)) as url:
         port = int(url.removesuffix("/api").rpartition(":")[2])
-        below = psutil.Process().children(recursive=True)
-        listening = [connection for process in below for connection in listening_of(process)]
-    assert port in {c.laddr.port for c in listening}
-    assert {c.laddr.ip.removeprefix("::ffff:") for c in listening} == {"127.0.0.1"}
+        found = wait_for(listening, 30)
+    assert {c.laddr.ip.removeprefix("::ffff:") for c in found} == {"127.0.0.1"}
 
 
 SESSION = """

@@ -154,22 +154,6 @@ def plugins(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def wait_for() -> Callable[[Callable[[], Any], float], Any]:
-    """`wait_for(condition, seconds)`: what the condition gives once it gives something true."""
-
-    def wait(condition: Callable[[], Any], seconds: float) -> Any:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            found = condition()
-            if found:
-                return found
-            time.sleep(0.05)
-        raise AssertionError(f"not within {seconds} s")
-
-    return wait
-
-
-@pytest.fixture(scope="session")
 def edit() -> Callable[[Path, str, str], None]:
     """`edit(path, old, new)`: replace a text that is there."""
 
