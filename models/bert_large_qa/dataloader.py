@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from bert_squad import load_tokenizer, read_examples
-from bert_windows import make_features
 from numpy.typing import NDArray
+from squad import load_tokenizer, read_examples
+from windows import make_features
 
 Arrays = dict[str, NDArray[np.generic]]
 Batch = tuple[NDArray[np.int64], Arrays, Arrays]

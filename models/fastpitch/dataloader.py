@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from fastpitch_speech import MEL_BINS, read
-from fastpitch_text import IDS, pad
 from numpy.typing import NDArray
+from speech import MEL_BINS, read
+from text import IDS, pad
 
 Arrays = dict[str, NDArray[np.generic]]
 Batch = tuple[NDArray[np.int64], Arrays, Arrays]

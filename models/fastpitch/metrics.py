@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from fastpitch_speech import MEL_BINS, SILENCE
 from numpy.typing import NDArray
+from speech import MEL_BINS, SILENCE
 
 
 class MetricsCalculator:

@@ -1,8 +1,8 @@
 """FastPitch from a published or a local checkpoint."""
 
 import torch
-from fastpitch_checkpoint import load
-from fastpitch_network import FastPitch, Size
+from checkpoint import load
+from network import FastPitch, Size
 
 
 def get_model(

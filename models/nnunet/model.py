@@ -1,7 +1,7 @@
 """nnU-Net for 3D segmentation, as MONAI's DynUNet, with published, trained or random weights."""
 
 import torch
-from nnunet_network import build, load_weights
+from network import build, load_weights
 
 SEED = 0  # of the weights, where there is no checkpoint
 

@@ -197,7 +197,7 @@ def test_pack_of_a_cell_is_served_by_a_bare_server_and_answers_its_own_client(
         "versions.json",
         "start-docker.sh",
         "model/client.py",
-        "model/bert_spans.py",
+        "model/spans.py",
     } <= names
     assert "model_repository/bert_large_qa/config.pbtxt" in names
     assert not any(path.is_symlink() for path in folder.rglob("*"))

@@ -62,7 +62,7 @@ def test_question_without_room_for_context_is_refused(tmp_path: Path, plug_in: A
 def test_file_of_another_structure_is_refused(tmp_path: Path, plug_in: Any) -> None:
     (tmp_path / "dev.json").write_text('{"rows": []}')
     with pytest.raises(ValueError, match=r"dev\.json: not a SQuAD v1\.1 file"):
-        plug_in("bert_squad").read_examples(tmp_path / "dev.json")
+        plug_in("squad").read_examples(tmp_path / "dev.json")
 
 
 # Metric ------------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def test_file_of_another_structure_is_refused(tmp_path: Path, plug_in: Any) -> N
     ],
 )
 def test_squad_scores(plug_in: Any, prediction: str, answer: str, f1: float, exact: float) -> None:
-    spans = plug_in("bert_spans")
+    spans = plug_in("spans")
     assert spans.f1_score(prediction, answer) == pytest.approx(f1)
     assert spans.exact_match(prediction, answer) == exact
 

@@ -54,9 +54,7 @@ def test_bert_prints_the_span_that_answers(served: Served) -> None:
 
 def test_fastpitch_draws_a_mel_as_long_as_the_framework_speaks(served: Served, tmp_path: Path) -> None:
     tiny, ask = served("fastpitch")
-    symbols = re.search(
-        r'^SYMBOLS = "(.+)"$', (ROOT / "models/fastpitch/fastpitch_text.py").read_text(), re.M
-    )
+    symbols = re.search(r'^SYMBOLS = "(.+)"$', (ROOT / "models/fastpitch/text.py").read_text(), re.M)
     assert symbols
     with np.load(tiny.folder(tiny.exported) / "example.npz") as example:
         tokens, frames = example["x/INPUT__0"][0], int(example["y/OUTPUT__1"][0, 0])

@@ -30,7 +30,7 @@ def tiny(prepared: Callable[[str], Path]) -> Path:
 
 
 def test_text_becomes_published_symbols(plug_in: Any) -> None:
-    text = plug_in("fastpitch_text")
+    text = plug_in("text")
     # By hand from the published table: padding, hyphen, 10 stops and blank, 26 capitals, then small letters.
     assert text.encode("a-z !?") == [38, 1, 63, 11, 2, 10]
     assert text.encode('Café,  "Mrs. Ray"') == text.encode("cafe, misess ray")
@@ -46,7 +46,7 @@ def test_text_becomes_published_symbols(plug_in: Any) -> None:
 
 
 def test_shipped_durations_fill_their_mels_and_held_out_lines_are_new(plug_in: Any) -> None:
-    shipped, held_out = plug_in("fastpitch_speech").read_shipped(48)
+    shipped, held_out = plug_in("speech").read_shipped(48)
     spoken = shipped.spoken
     assert [len(mel) for mel in spoken.mels] == shipped.durations[-len(spoken.mels) :].sum(axis=1).tolist()
     assert (spoken.tokens == shipped.tokens[-len(spoken.mels) :]).all()
@@ -59,7 +59,7 @@ def test_shipped_durations_fill_their_mels_and_held_out_lines_are_new(plug_in: A
     mels = np.concatenate(held_out.mels)
     assert mels.min() == pytest.approx(SILENCE) and 0.5 < mels.max() < 5
     with pytest.raises(ValueError, match="more than the 20 that the network takes"):
-        plug_in("fastpitch_speech").read_shipped(20)
+        plug_in("speech").read_shipped(20)
 
 
 def test_shipped_mels_are_made_as_published(plug_in: Any) -> None:
@@ -78,7 +78,7 @@ def test_shipped_mels_are_made_as_published(plug_in: Any) -> None:
 
 
 def test_loader_lines_up_texts_and_mels(tmp_path: Path, plug_in: Any) -> None:
-    speech = plug_in("fastpitch_speech")
+    speech = plug_in("speech")
     mels = [np.full((frames, 80), -frames, dtype=np.float32) for frames in (2, 5, 3)]
     tokens = np.array([[7, 0], [8, 9], [6, 0]])
     speech.write(speech.Speech(tokens=tokens, mels=mels), tmp_path / "s.npz")
@@ -156,7 +156,7 @@ def test_client_picture_and_sample(plug_in: Any) -> None:
     grey = np.frombuffer(pixels, dtype=np.uint8).reshape(80, 3)
     assert header == b"P5 3 80 255"
     assert grey[79, 0] == grey[0, 2] == 255 and np.count_nonzero(grey) == 2
-    text = plug_in("fastpitch_text").encode(client.SAMPLE)
+    text = plug_in("text").encode(client.SAMPLE)
     assert len(text) <= TINY["parameters"]["seq"]
 
 
@@ -191,7 +191,7 @@ for name, more in (("trained", {"checkpoint": f"{folder}/checkpoint.pt"}), ("unt
     assert threshold * 3 < error(untrained)
     # Blind: an answer given to another line; the best frames that do not depend on the text, at true lengths.
     assert error({name: np.roll(array, 1, axis=0) for name, array in trained.items()}) > 2 * threshold
-    shipped, _ = plug_in("fastpitch_speech").read_shipped(48)
+    shipped, _ = plug_in("speech").read_shipped(48)
     heard = np.concatenate(shipped.spoken.mels)
     for frame in (heard.mean(axis=0), np.median(heard, axis=0)):
         mels = np.broadcast_to(frame[None, :, None], y_real["OUTPUT__0"].shape)

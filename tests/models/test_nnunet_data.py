@@ -1,7 +1,6 @@
 """The nnU-Net plug-in's arrays: published cases, batches, Dice on known volumes, the client's patches."""
 
 import re
-import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -10,19 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from servegrid.frameworks.plugin_steps import import_path
+
 PLUG_IN = Path(__file__).parents[2] / "models" / "nnunet"
 CHECKPOINT = "nvidia_nnunet_pyt_ckpt_amp_3d_fold2.ckpt"
 
 
 @pytest.fixture
-def modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """`modules(name)`: a file of the plug-in that needs no framework; forgotten afterwards."""
-    before = set(sys.modules)
-    monkeypatch.syspath_prepend(str(PLUG_IN))
-    yield import_module
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", None)).startswith(str(PLUG_IN)):
-            del sys.modules[name]
+def modules() -> Iterator[Any]:
+    """`modules(name)`: a file of the plug-in that needs no framework."""
+    with import_path(PLUG_IN):
+        yield import_module
 
 
 # Published cases ---------------------------------------------------------------------------------------
@@ -48,7 +45,7 @@ def test_full_takes_the_middle_of_the_published_fold(tmp_path: Path, modules: An
     files = modules("prepare").prepare("full", tmp_path / "out", tmp_path, PARAMETERS)
     files = {key: str(tmp_path / "out" / name) for key, name in files.items()}
     assert Path(files.pop("checkpoint")).read_text() == "weights"
-    held_out = modules("nnunet_cases").held_out_cases(tmp_path / "01_3d")
+    held_out = modules("cases").held_out_cases(tmp_path / "01_3d")
     loader = modules("dataloader").get_dataloader_fn(4, 8, batch_size=64, **files)
     ((ids, x, y_real),) = loader()
     assert ids.tolist() == list(range(len(held_out)))
@@ -62,7 +59,7 @@ def test_fold_is_that_of_the_published_split(tmp_path: Path, modules: Any) -> No
     # From sklearn.model_selection.KFold(5, shuffle=True, random_state=12345), fold 2 of 484 cases.
     for index in range(484):
         (tmp_path / f"BRATS_{index:03}_x.npy").touch()
-    held_out = modules("nnunet_cases").held_out_cases(tmp_path)
+    held_out = modules("cases").held_out_cases(tmp_path)
     numbers = [int(case.removeprefix("BRATS_")) for case in held_out]
     assert len(numbers) == 97
     assert numbers[:10] == [7, 8, 13, 14, 15, 21, 26, 39, 42, 44]
@@ -80,7 +77,7 @@ def test_wrong_layouts_are_refused_with_file_and_remedy(tmp_path: Path, modules:
     refused(f"{folder}: not a folder; expected one that holds 5 or more cases as <case>_x.npy and")
     folder.unlink()
     write_cases(tmp_path, 12)
-    case = folder / modules("nnunet_cases").held_out_cases(folder)[0]
+    case = folder / modules("cases").held_out_cases(folder)[0]
     for path, array, message in [
         ("y", np.full((1, 11, 8, 9), 4, np.uint8), "y.npy: expected whole numbers from 0 to 3"),
         ("y", np.zeros((1, 11, 8, 9), np.float32), "y.npy: expected whole numbers from 0 to 3"),
@@ -146,7 +143,7 @@ def test_dice_of_known_volumes(modules: Any) -> None:
     predicted[0, 0, :2], predicted[0, 1, :], predicted[1, 0, 0] = 1, 2, 3
     # Class 1: 2 of 3 found, none wrong: 4/5. Class 2: 2 of 2 and one more: 4/5. Class 3: there is none. Class
     # 4: neither has it. The published code, one class off, would give class 2's score for class 1.
-    dice = modules("nnunet_dice").dice_scores
+    dice = modules("dice").dice_scores
     np.testing.assert_allclose(dice(predicted, real, 5), [0.8, 0.8, 0.0, 1.0])
     predicted[0, 1, 2] = 0
     np.testing.assert_allclose(dice(predicted, real, 5), [0.8, 1.0, 0.0, 1.0])
@@ -189,7 +186,7 @@ def test_patches_cover_a_volume_of_any_size(modules: Any, shape: tuple[int, int,
         return (np.arange(3).reshape(1, 3, 1, 1, 1) == patches).astype(np.float16)
 
     volume = real[None].astype(np.float32)
-    np.testing.assert_array_equal(modules("nnunet_volume").segment(volume, 8, 3, predict), real)
+    np.testing.assert_array_equal(modules("volume").segment(volume, 8, 3, predict), real)
     # Steps of 4: over 9 voxels 2 patches, over 13 3, over 16 3, up to 8 1; at most 3 a request.
     assert counts == {9: [3, 3], 4: [3], 8: [1]}[shape[0]]
 
@@ -202,7 +199,7 @@ def test_a_patch_counts_most_in_its_middle(modules: Any) -> None:
         first = next(answers)
         return np.stack([np.full((8, 8, 8), first), np.full((8, 8, 8), 1 - first)])[None]
 
-    classes = modules("nnunet_volume").segment(np.zeros((1, 12, 8, 8), np.float32), 8, 1, predict)
+    classes = modules("volume").segment(np.zeros((1, 12, 8, 8), np.float32), 8, 1, predict)
     assert classes[:, 4, 4].tolist() == [0] * 6 + [1] * 6
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np, tensorflow as tf
 from client import read_picture
 from prepare import _copy_checkpoint, _read_images
-from resnet_images import resize_and_crop
+from images import resize_and_crop
 folder = Path(sys.argv[1])
 
 def picture(label):
@@ -193,7 +193,7 @@ def test_metric_without_data_or_of_another_shape_is_refused(plug_in: Any) -> Non
 def test_client_reads_a_picture_or_takes_its_sample(layouts: Any, plug_in: Any) -> None:
     assert layouts["client"] == [[1, 32, 32, 3], [100]]
     sample = plug_in("client").read_picture(None, 32, 32)
-    images, _ = plug_in("resnet_digits").digit_images(32, 32)
+    images, _ = plug_in("digits").digit_images(32, 32)
     assert np.array_equal(sample, images[1400:1401])
     assert len(images) - 400 <= 1400  # held out
 

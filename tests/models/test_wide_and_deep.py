@@ -25,11 +25,11 @@ TINY = """
 import hashlib, json, sys
 import numpy as np
 from pathlib import Path
-import prepare, wd_tiny
+import prepare, tiny as training
 from dataloader import get_dataloader_fn
 from metrics import MetricsCalculator
 from model import get_model
-from wd_columns import LABEL
+from columns import LABEL
 tiny, folder = Path(sys.argv[1]), Path(sys.argv[2])
 ids, x, y = next(get_dataloader_fn("tiny", 10**6, str(tiny / "valid"))())
 def probabilities(place):
@@ -39,12 +39,12 @@ def score(predicted):
     calculator = MetricsCalculator()
     calculator.update(ids, {"wide_deep_model": predicted}, x, y)
     return calculator.metrics
-learned, train = probabilities(tiny), wd_tiny.train
+learned, train = probabilities(tiny), training.train
 def blind(frame, *arguments):
     return train(frame.with_columns(frame[LABEL].shuffle(seed=1)), *arguments)
-wd_tiny.train = blind
+training.train = blind
 prepare.prepare("tiny", folder / "shuffled", folder, {"epochs": 2})
-wd_tiny.train, prepare.TRAINING_DISPLAYS, digests = train, 200, []
+training.train, prepare.TRAINING_DISPLAYS, digests = train, 200, []
 for name in ("one", "two"):
     short = {"epochs": 1, "hidden_units": 8, "hidden_layers": 1}
     prepare.prepare("tiny", folder / name, folder, short)
@@ -85,7 +85,7 @@ def test_guessers_that_do_not_see_the_inputs_fail(trained: Any, guesser: str) ->
 def test_tiny_is_reproducible_and_follows_the_seed(trained: Any, plug_in: Any) -> None:
     one, two = trained[1]
     assert one == two
-    clicks = plug_in("wd_clicks")
+    clicks = plug_in("clicks")
 
     def make(seed: int) -> pl.DataFrame:
         rng = np.random.default_rng(seed)
@@ -100,7 +100,7 @@ def test_tiny_is_reproducible_and_follows_the_seed(trained: Any, plug_in: Any) -
 
 def write_rows(folder: Path, plug_in: Any, **changes: Any) -> Path:
     """Three rows with every published column, as the published preprocessing writes them, some changed."""
-    columns = plug_in("wd_columns")
+    columns = plug_in("columns")
     rows: dict[str, Any] = {c: np.array([0.25, 0.5, 0.75], dtype=np.float32) for c in columns.NUMERIC}
     rows |= {c: np.array([1, 2, 3], dtype=np.int64) for c in columns.ONE_HOT}
     rows |= {c: [[4, 5, 6], [7], []] for c in columns.MULTI_HOT}
@@ -162,7 +162,7 @@ def test_missing_or_foreign_files_and_arguments_are_refused(tmp_path: Path, plug
 
 @pytest.mark.parametrize("feature_set", ["published", "tiny"])
 def test_random_data_fits_the_interface(plug_in: Any, feature_set: str) -> None:
-    columns = plug_in("wd_columns")
+    columns = plug_in("columns")
     tables = columns.tables_of(feature_set)
     spec = yaml.safe_load((PLUG_IN / "model.yaml").read_text())
     loader = plug_in("dataloader").get_dataloader_fn(feature_set, 500)

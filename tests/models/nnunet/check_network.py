@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from model import get_model
 from monai.transforms import NormalizeIntensity
-from nnunet_network import build
-from nnunet_volume import normalize
+from network import build
 from published_checkpoint import published_shapes, save
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
+from volume import normalize
 
 PATH = Path(sys.argv[1]) / "published.ckpt"
 FULL, SMALL = (4, 4, 6, 32), (4, 3, 4, 2)  # channels, classes, levels, filters

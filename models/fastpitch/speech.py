@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from fastpitch_text import encode, pad
 from numpy.typing import NDArray
+from text import encode, pad
 
 # Published FastPitch, extract_mels.py: sampling rate in Hz, hop and window in samples.
 SAMPLE_RATE, FRAME_STEP, WINDOW = 22050, 256, 1024

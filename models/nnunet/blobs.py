@@ -1,8 +1,8 @@
 """Made-up MRI volumes: a head with one tumour of three parts, each with intensities of its own."""
 
 import numpy as np
-from nnunet_volume import Volume, normalize
 from numpy.typing import NDArray
+from volume import Volume, normalize
 
 # Mean intensity by class (healthy, oedema, core, rim) and channel. No channel alone tells the classes apart.
 INTENSITIES = np.array(

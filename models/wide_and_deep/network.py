@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from wd_columns import HOTNESS, MULTI_HOT, NUMERIC, OUTPUT, Tables
+from columns import HOTNESS, MULTI_HOT, NUMERIC, OUTPUT, Tables
 
 # Small and nowhere zero: with random weights too, every table has an effect that a wrong lookup would change.
 INITIAL = "random_normal"  # deviation 0.05

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
+from columns import DISPLAY, LABEL, NUMERIC, TINY
 from numpy.typing import NDArray
-from wd_columns import DISPLAY, LABEL, NUMERIC, TINY
 
 ADS = 6  # of one display; one of them is clicked
 TASTES = 3  # dimensions of what a topic is about and of what a campaign appeals to
