@@ -31,7 +31,6 @@ RUN = "SERVEGRID_TEST"
 """Names, in the environment of every process that a test of a fault starts, that test."""
 CACHES = ("torchinductor_",)
 """What PyTorch keeps there for all its processes, to stay."""
-LEAVE_S = 5.0
 KEPT = "faults/rows"
 """In pytest's cache: what each test told when it was run last."""
 
@@ -64,6 +63,9 @@ def fault_of(item: pytest.Item) -> Fault | None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--reliability", type=Path, metavar="FILE", help="write the table of faults there")
+    parser.addini(
+        "leave_s", "seconds in which the processes and memory of a test of a fault must be gone", default="5"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)  # before any is deselected
@@ -116,7 +118,7 @@ def _nothing_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         patch.setenv("TMPDIR", str(temporary))
         patch.setattr(tempfile, "tempdir", str(temporary))
         yield
-    deadline = time.monotonic() + LEAVE_S
+    deadline = time.monotonic() + float(request.config.getini("leave_s"))
     while time.monotonic() < deadline and (_processes(run) or _unused(shared)):
         time.sleep(0.05)
     left = {

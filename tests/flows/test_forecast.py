@@ -221,7 +221,7 @@ def test_plan_of_a_variant_without_its_files_says_so(site: Site) -> None:
 
 
 def test_unknown_cell_is_told_with_the_nearest(site: Site) -> None:
-    with pytest.raises(UserError, match=f"unknown cell '{CELL[:-1]}': did you mean '{CELL}'"):
+    with pytest.raises(UserError, match=rf"cell.*'{CELL[:-1]}'.*'{CELL}'"):
         forecast.find(CELL[:-1], SweepOptions(), site)
 
 

@@ -137,7 +137,7 @@ def test_random_weights_and_limits_are_in_the_cells(site: Site) -> None:
 def test_random_weights_want_no_files(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SERVERS["embedded"], "problems", lambda site, choice: [])
     options = SweepOptions(models=("bert",), variant="full")
-    with pytest.raises(UserError, match=r"(?s)bert_large_qa\.pt.*or give --random-weights"):
+    with pytest.raises(UserError, match=r"(?s)bert_large_qa\.pt.*--random-weights"):
         preflight(options, plan(options, site)[0], site)
     options = options.model_copy(update={"random_weights": True})
     preflight(options, plan(options, site)[0], site)
@@ -156,12 +156,12 @@ def test_plan_passes_on_what_was_chosen(site: Site) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (SweepOptions(models=("bret",)), r"unknown model .* 'bret': did you mean 'bert'\?"),
-        (SweepOptions(models=("bert",), variant="ful"), r"'ful': did you mean 'full'\?"),
-        (SweepOptions(models=("bert",), profiles=("cards",)), r"unknown GPU profile .*did you mean 'card'\?"),
-        (SweepOptions(models=("bert",), formats=("onx",)), r"unknown format 'onx': did you mean 'onnx'\?"),
-        (SweepOptions(models=("bert",), precisions=("fp61",)), r"unknown precision 'fp61': did you mean"),
-        (SweepOptions(models=("bert",), server="embeded"), r"'embeded': did you mean 'embedded'"),
+        (SweepOptions(models=("bret",)), "model.*'bret'.*'bert'"),
+        (SweepOptions(models=("bert",), variant="ful"), "variant.*'ful'.*'full'"),
+        (SweepOptions(models=("bert",), profiles=("cards",)), "profile.*'cards'.*'card'"),
+        (SweepOptions(models=("bert",), formats=("onx",)), "format.*'onx'.*'onnx'"),
+        (SweepOptions(models=("bert",), precisions=("fp61",)), "precision.*'fp61'.*'fp16'"),
+        (SweepOptions(models=("bert",), server="embeded"), "server.*'embeded'.*'embedded'"),
     ],
 )
 def test_unknown_name_is_told_with_the_nearest(site: Site, options: SweepOptions, said: str) -> None:
@@ -215,7 +215,7 @@ def test_release_that_does_not_run_on_the_profiles_card_is_told(site: Site) -> N
         path.read_text().replace("device_kind: gpu", "device_kind: cpu\ncompute_capability: '5.2'")
     )
     options = SweepOptions(models=("bert",), profiles=("card",))
-    with pytest.raises(UserError, match=r"Triton 24\.10 on compute capability 5\.2: .* does not tell"):
+    with pytest.raises(UserError, match=r"24\.10.*compute capability 5\.2"):
         preflight(options, plan(options, site)[0], site)
 
 

@@ -221,5 +221,5 @@ def test_full_takes_the_published_files(tmp_path: Path, plug_in: Any) -> None:
         "vocab_file": "vocab.txt",
         "predict_file": "dev-v1.1.json",
     }
-    with pytest.raises(ValueError, match="unknown variant 'huge'"):
+    with pytest.raises(ValueError, match=r"variant.*'huge'"):
         plug_in("prepare").prepare("huge", output, tmp_path, {})

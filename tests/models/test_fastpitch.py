@@ -35,10 +35,10 @@ def test_text_becomes_published_symbols(plug_in: Any) -> None:
     assert text.encode("a-z !?") == [38, 1, 63, 11, 2, 10]
     assert text.encode('Café,  "Mrs. Ray"') == text.encode("cafe, misess ray")
     assert text.clean("Dr. No. saw Mr. St. Just.") == "doctor no. saw mister saint just."
-    with pytest.raises(ValueError, match="number '42': write it in words"):
+    with pytest.raises(ValueError, match="'42'"):
         text.encode("room 42")
     assert text.pad([[5, 6], []], 3).tolist() == [[5, 6, 0], [0, 0, 0]]
-    with pytest.raises(ValueError, match="4 symbols, more than the 3"):
+    with pytest.raises(ValueError, match=r"\b4 symbols.*\b3\b"):
         text.pad([[1, 2, 3, 4]], 3)
 
 
@@ -58,7 +58,7 @@ def test_shipped_durations_fill_their_mels_and_held_out_lines_are_new(plug_in: A
     # Speech, not noise: it lies between silence and the loudest that a 16-bit recording can be.
     mels = np.concatenate(held_out.mels)
     assert mels.min() == pytest.approx(SILENCE) and 0.5 < mels.max() < 5
-    with pytest.raises(ValueError, match="more than the 20 that the network takes"):
+    with pytest.raises(ValueError, match=r"\b20\b"):
         plug_in("speech").read_shipped(20)
 
 
@@ -95,7 +95,7 @@ def test_loader_lines_up_texts_and_mels(tmp_path: Path, plug_in: Any) -> None:
         assert lengths.tolist() == [[2], [5], [3]]
         assert y.shape == (3, 80, 5) and y.dtype == np.float32
         assert y[:, 0].tolist() == [[-2, -2, 0, 0, 0], [-5] * 5, [-3, -3, -3, 0, 0]]
-    with pytest.raises(ValueError, match="texts of 2 tokens, expected seq, 3"):
+    with pytest.raises(ValueError, match=r"\b2 tokens.*\bseq\b.*\b3\b"):
         load(3, 2, str(tmp_path / "s.npz"))
     with pytest.raises(ValueError, match="batch_size 0"):
         load(2, 0)
@@ -135,13 +135,11 @@ def test_metric_on_known_values(plug_in: Any) -> None:
     calculator.update([2], outputs((1, 5)), None, outputs((1, 2)))
     expected = (2 - 2 - SILENCE + 3 * (1 - SILENCE)) / 12
     assert calculator.metrics["mel_error"] == pytest.approx(expected, rel=1e-6)
-    with pytest.raises(ValueError, match="call update first"):
+    with pytest.raises(ValueError, match="update"):
         _ = make().metrics
-    with pytest.raises(ValueError, match="y_real is empty"):
+    with pytest.raises(ValueError, match="y_real"):
         make().update([0], outputs((1, 1)), None, {})
-    with pytest.raises(
-        ValueError, match=r"y_pred: OUTPUT__0 has shape \(1, 80, 1\), expected \(2, 80, frames\)"
-    ):
+    with pytest.raises(ValueError, match=r"OUTPUT__0\b.*\(1, 80, 1\).*\(2, 80, frames\)"):
         make().update([0, 1], outputs((1, 1)), None, outputs((1, 1), (1, 1)))
 
 

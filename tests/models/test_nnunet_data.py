@@ -69,32 +69,32 @@ def test_fold_is_that_of_the_published_split(tmp_path: Path, modules: Any) -> No
 def test_wrong_layouts_are_refused_with_file_and_remedy(tmp_path: Path, modules: Any) -> None:
     folder = tmp_path / "01_3d"
 
-    def refused(expected: str) -> None:
-        with pytest.raises(ValueError, match=re.escape(expected)):
+    def refused(*expected: str) -> None:
+        with pytest.raises(ValueError, match=r".*".join(map(re.escape, expected))):
             modules("prepare").prepare("full", tmp_path / "out", tmp_path, PARAMETERS)
 
     folder.write_text("no folder")
-    refused(f"{folder}: not a folder; expected one that holds 5 or more cases as <case>_x.npy and")
+    refused(str(folder), "<case>_x.npy")
     folder.unlink()
     write_cases(tmp_path, 12)
     case = folder / modules("cases").held_out_cases(folder)[0]
-    for path, array, message in [
-        ("y", np.full((1, 11, 8, 9), 4, np.uint8), "y.npy: expected whole numbers from 0 to 3"),
-        ("y", np.zeros((1, 11, 8, 9), np.float32), "y.npy: expected whole numbers from 0 to 3"),
-        ("x", np.zeros((4, 11, 8, 9), np.int16), "x.npy: expected finite floats, found int16"),
-        ("x", np.zeros((4, 11, 7, 9), np.float32), "x.npy: shape (4, 11, 7, 9), expected (4, D, H, W) with"),
-        ("x", np.array([{}]), "x.npy: cannot be read as an array of numbers ("),
+    for path, array, named in [
+        ("y", np.full((1, 11, 8, 9), 4, np.uint8), ("whole numbers", "0", "3")),
+        ("y", np.zeros((1, 11, 8, 9), np.float32), ("whole numbers", "0", "3")),
+        ("x", np.zeros((4, 11, 8, 9), np.int16), ("floats", "int16")),
+        ("x", np.zeros((4, 11, 7, 9), np.float32), ("(4, 11, 7, 9)", "(4, D, H, W)")),
+        ("x", np.array([{}]), ("array of numbers",)),
     ]:
         kept = Path(f"{case}_{path}.npy").read_bytes()
         np.save(f"{case}_{path}.npy", array)
-        refused(f"{case}_{message}")
+        refused(f"{case}_{path}.npy", *named)
         Path(f"{case}_{path}.npy").write_bytes(kept)
     Path(f"{case}_y.npy").unlink()
-    refused(f"{case}_y.npy: cannot be read")
+    refused(f"{case}_y.npy")
     for path in sorted(folder.glob("*_x.npy"))[4:]:
         path.unlink()
-    refused(f"{folder}: 4 files <case>_x.npy; expected 5 or more cases")
-    with pytest.raises(ValueError, match="unknown variant 'huge'"):
+    refused(str(folder), "4", "<case>_x.npy", "5")
+    with pytest.raises(ValueError, match=r"variant.*'huge'"):
         modules("prepare").prepare("huge", tmp_path / "out", tmp_path, {})
 
 
@@ -113,9 +113,9 @@ def test_batches_keep_order_and_pairs(tmp_path: Path, modules: Any) -> None:
         assert [ids.tolist() for ids, _, _ in batches] == [[0, 1], [2, 3], [4]]
         np.testing.assert_array_equal(np.concatenate([x["INPUT__0"] for _, x, _ in batches]), images)
         np.testing.assert_array_equal(np.concatenate([y["OUTPUT__0"] for _, _, y in batches]), labels)
-    with pytest.raises(ValueError, match="batch_size 0: expected 1 or more"):
+    with pytest.raises(ValueError, match="batch_size 0"):
         make(2, 4, batch_size=0, **files)
-    with pytest.raises(ValueError, match=r"expected \(n, 4\) and \(n\), then \(4, 4, 4\)"):
+    with pytest.raises(ValueError, match=r"\(n, 4\).*\(n\).*\(4, 4, 4\)"):
         make(4, 4, batch_size=2, **files)
 
 
@@ -148,7 +148,7 @@ def test_dice_of_known_volumes(modules: Any) -> None:
     predicted[0, 1, 2] = 0
     np.testing.assert_allclose(dice(predicted, real, 5), [0.8, 1.0, 0.0, 1.0])
     np.testing.assert_allclose(dice(real, real, 3), [1.0, 1.0])
-    with pytest.raises(ValueError, match="differ in shape"):
+    with pytest.raises(ValueError, match="shape"):
         dice(predicted[0], real, 3)
 
 
@@ -161,13 +161,13 @@ def test_metric_averages_volumes_then_classes(modules: Any) -> None:
     answer[2][real[2] == 2] = 1  # class 2 lost: 0; class 1 has 2 wrong voxels more: 2/3
     logits = (np.arange(3).reshape(1, 3, 1, 1, 1) == answer[:, None]).astype(np.float16)
     calculator = modules("metrics").MetricsCalculator(classes=3)
-    with pytest.raises(ValueError, match="no volume was seen"):
+    with pytest.raises(ValueError, match="update"):
         _ = calculator.metrics
     for rows in (slice(0, 2), slice(2, 3)):
         calculator.update(np.arange(3)[rows], {"OUTPUT__0": logits[rows]}, {}, {"OUTPUT__0": real[rows]})
     by_class = {"dice_1": (1 + 4 / 3) / 3, "dice_2": 2 / 3}
     assert calculator.metrics == pytest.approx({"mean_dice": sum(by_class.values()) / 2, **by_class})
-    with pytest.raises(ValueError, match="OUTPUT__0: shape"):
+    with pytest.raises(ValueError, match=r"OUTPUT__0.*shape"):
         calculator.update([0], {"OUTPUT__0": logits[:1, :2]}, {}, {"OUTPUT__0": real[:1]})
 
 
@@ -208,7 +208,7 @@ def test_client_reads_and_describes(tmp_path: Path, modules: Any) -> None:
     np.save(tmp_path / "v.npy", np.ones((4, 2, 2, 3), np.int16))
     assert client.read_volume(str(tmp_path / "v.npy")).dtype == np.float32
     np.save(tmp_path / "v.npy", np.ones((2, 2, 3), np.int16))
-    with pytest.raises(ValueError, match=r"v\.npy: shape \(2, 2, 3\), expected \(channels, depth"):
+    with pytest.raises(ValueError, match=r"v\.npy.*\(2, 2, 3\).*\(channels, depth"):
         client.read_volume(str(tmp_path / "v.npy"))
     image, classes = np.zeros((2, 2, 3), np.float32), np.zeros((2, 2, 3), np.uint8)
     image[1, 0] = [0, 5, 10]

@@ -117,8 +117,8 @@ def test_fewer_fused_nodes_than_the_spec_wants_end_the_step(tiny_cell: Any, run:
     tiny = tiny_cell("bert_large_qa")
     optimize = convert.request(tiny.plugin, tiny.cell.product, tiny.exported).fields["optimize"]
     more = optimize | {"fused": FUSED | {"Attention": 3, "BiasGelu": 9}}
-    said = "left nodes unfused: Attention: 2 found, 3 wanted; BiasGelu: 2 found, 9 wanted"
-    with pytest.raises(StepError, match=said):
+    wrong = r"Attention\b.*\b2\b.*\b3\b.*BiasGelu\b.*\b2\b.*\b9\b"
+    with pytest.raises(StepError, match=wrong):
         run(tiny, {"optimize": more})
 
 
@@ -161,7 +161,7 @@ def test_keeping_a_node_in_float_that_is_not_there_is_refused(
     tiny_cell: Any, run: Callable[..., Path]
 ) -> None:
     tiny = tiny_cell("wide_and_deep", precision="int8")
-    with pytest.raises(StepError, match="keep_float: no node's name starts with '/durations/'"):
+    with pytest.raises(StepError, match=r"keep_float.*'/durations/'"):
         run(tiny, {"int8": {"samples": 4, "keep_float": ["/durations/"]}})
 
 

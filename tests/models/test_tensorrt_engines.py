@@ -130,9 +130,7 @@ def test_engine_that_was_not_run_proves_nothing_says_so_and_is_not_served(
     ]  # fmt: skip
     engine = tiny.cell.product.model_copy(update={"format": "trt"})
     cell = tiny.cell.model_copy(update={"product": engine})
-    with pytest.raises(
-        UnsupportedError, match=r"runs on NVIDIA cards of compute capability 8\.0, .*has none"
-    ):
+    with pytest.raises(UnsupportedError, match=r"compute capability 8\.0"):
         configure.fn(cell, converted, tmp_path, tiny.at)
 
 

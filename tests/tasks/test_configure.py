@@ -215,11 +215,11 @@ def test_the_server_refuses_a_field_that_it_does_not_know(io: Interface, artifac
 @pytest.mark.parametrize(
     ("inputs", "outputs", "wrong"),
     [
-        (["x__0", "ids"], ["y__0"], "tensor 1 named NAME__1, not 'ids'"),
-        (["x__1", "x__0"], ["y__0"], "tensor 0 named NAME__0, not 'x__1'"),
-        (["x__0"], ["y__0", "y__2"], "tensor 1 named NAME__1, not 'y__2'"),
-        (["__0"], ["y__0"], "tensor 0 named NAME__0, not '__0'"),
-        (["x__0 "], ["y__0"], "tensor 0 named NAME__0, not 'x__0 '"),
+        (["x__0", "ids"], ["y__0"], r"NAME__1\b.*'ids'"),
+        (["x__1", "x__0"], ["y__0"], r"NAME__0\b.*'x__1'"),
+        (["x__0"], ["y__0", "y__2"], r"NAME__1\b.*'y__2'"),
+        (["__0"], ["y__0"], r"NAME__0\b.*'__0'"),
+        (["x__0 "], ["y__0"], r"NAME__0\b.*'x__0 '"),
     ],
 )
 def test_native_torchscript_is_refused_for_names_without_their_position(
@@ -240,7 +240,7 @@ def test_native_torchscript_takes_names_with_their_position(io: Interface) -> No
 def test_engine_of_tensorrt_rtx_is_hosted_only(io: Interface, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trt, "library", lambda: "tensorrt-rtx")
     native = SERVINGS["static"].model_copy(update={"backend": "native"})
-    with pytest.raises(UnsupportedError, match="does not run engines of TensorRT-RTX"):
+    with pytest.raises(UnsupportedError, match="TensorRT-RTX"):
         model_config("it", "trt", native, io)
     assert model_config("it", "trt", SERVINGS["static"], io).backend == "python"
 
@@ -280,7 +280,5 @@ def test_engine_of_another_tensorrt_than_the_releases_is_not_served_natively(
         made = configure.fn(cell, ref, tmp_path / "repository", at)
         assert json.loads(made.dynamic)["backend"] == "tensorrt"
     else:
-        with pytest.raises(
-            UnsupportedError, match=r"has TensorRT 8\.0\.3\.4, and runs no .* TensorRT 8\.0\.1\.6 builds"
-        ):
+        with pytest.raises(UnsupportedError, match=r"8\.0\.3\.4.*8\.0\.1\.6"):
             configure.fn(cell, ref, tmp_path / "repository", at)

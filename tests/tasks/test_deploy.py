@@ -75,13 +75,13 @@ def deployed(
 
 
 def test_largest_batch_that_fits_is_found(deployed: Callable[[int], Any]) -> None:
-    with pytest.raises(InfeasibleError, match="memory ended at batch 16; the largest that fits is") as ended:
+    with pytest.raises(InfeasibleError, match=r"memory.*\b16\b") as ended:
         deployed(700)
     assert ended.value.largest_batch in (2, 4, 8)
 
 
 def test_model_that_memory_does_not_load_says_so(deployed: Callable[[int], Any]) -> None:
-    with pytest.raises(InfeasibleError, match="memory ended as it was loaded") as ended:
+    with pytest.raises(InfeasibleError, match="memory") as ended:
         deployed(1)
     assert ended.value.largest_batch == 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -119,11 +120,11 @@ def test_cell_of_one_of_several_profiles_is_found_where_its_files_lie(
     bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
     assert (tmp_path / "bundle" / "model_repository" / "toy" / "config.pbtxt").read_text() == "name: 'toy'"
     Writer(campaign).append("cell", CELL | {"profile": "other"})
-    with pytest.raises(UserError, match="c1 has it on cpu, other; say which with --profile"):
+    with pytest.raises(UserError, match=r"c1.*cpu, other.*--profile"):
         bundle(campaign, "toy-onnx", tmp_path / "again", site)
     bundle(campaign, "toy-onnx", tmp_path / "again", site, "cpu")
     assert json.loads((tmp_path / "again" / "versions.json").read_text())["profile"] == "cpu"
-    with pytest.raises(UserError, match="unknown profile of toy-onnx in c1 'gpu'"):
+    with pytest.raises(UserError, match=r"profile.*toy-onnx.*c1.*'gpu'"):
         bundle(campaign, "toy-onnx", tmp_path / "third", site, "gpu")
 
 
@@ -136,9 +137,9 @@ def test_latest_campaign_is_one_that_has_the_cell_whole_there_or_else_its_error(
     assert latest(site, "toy-onnx", "cpu") == campaign
     (campaign / "rows.jsonl").unlink()
     assert latest(site, "toy-onnx", "cpu").name == "c2"
-    with pytest.raises(UserError, match="unknown cell of profile card 'toy-onx': did you mean 'toy-onnx'"):
+    with pytest.raises(UserError, match=r"cell.*card.*'toy-onx'.*'toy-onnx'"):
         latest(site, "toy-onx", "card")
-    with pytest.raises(UserError, match="unknown profile 'car': did you mean 'card'"):
+    with pytest.raises(UserError, match=r"profile.*'car'.*'card'"):
         latest(site, "toy-onnx", "car")
 
 
@@ -204,9 +205,9 @@ def test_pack_keeps_cores_awake_where_they_were_kept_so(
 def test_name_that_is_no_cell_of_the_campaign_is_refused(
     campaign: Path, site: Site, tmp_path: Path, cell: str
 ) -> None:
-    with pytest.raises(UserError, match="unknown cell"):
+    with pytest.raises(UserError, match=rf"cell.*{re.escape(repr(cell))}"):
         bundle(campaign, cell, tmp_path / "bundle", site)
-    with pytest.raises(UserError, match="unknown cell"):
+    with pytest.raises(UserError, match=rf"cell.*{re.escape(repr(cell))}"):
         latest(site, cell)
     assert not (tmp_path / "bundle").exists()
 
@@ -221,7 +222,7 @@ def test_link_that_leads_out_is_refused_and_nothing_is_left(
     link.unlink(missing_ok=True)
     link.symlink_to(tmp_path / "secret" if "up" not in where else Path("../../../../../../secret"))
     before = set(tmp_path.iterdir())
-    with pytest.raises(UserError, match="outside of what may be handed over"):
+    with pytest.raises(UserError, match=rf"{Path(where).name}\b.*secret"):
         bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
     assert set(tmp_path.iterdir()) == before
 
@@ -229,14 +230,14 @@ def test_link_that_leads_out_is_refused_and_nothing_is_left(
 @pytest.mark.parametrize("verdict", ["failed_accuracy", "skipped", "unsupported", "infeasible"])
 def test_cell_that_was_not_correct_is_not_handed_over(site: Site, tmp_path: Path, verdict: str) -> None:
     Writer(site.results / "c2").append("cell", CELL | {"verdict": verdict})
-    with pytest.raises(UserError, match=f"toy-onnx is {verdict} in c2: only a correct cell"):
+    with pytest.raises(UserError, match=rf"toy-onnx.*{verdict}.*c2"):
         bundle(site.results / "c2", "toy-onnx", tmp_path / "bundle", site)
 
 
 def test_folder_that_holds_something_is_not_touched(campaign: Path, site: Site, tmp_path: Path) -> None:
     (tmp_path / "bundle").mkdir()
     (tmp_path / "bundle" / "mine").write_text("mine")
-    with pytest.raises(UserError, match="new or empty"):
+    with pytest.raises(UserError, match=str(tmp_path / "bundle")):
         bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
     assert [path.name for path in (tmp_path / "bundle").iterdir()] == ["mine"]
 
@@ -247,6 +248,6 @@ def test_folder_that_holds_something_is_not_touched(campaign: Path, site: Site, 
 def test_artifact_that_is_gone_says_to_run_the_cell_again(campaign: Path, site: Site, tmp_path: Path) -> None:
     (site.store.root / "objects" / "digest" / "model.onnx").unlink()
     (site.store.root / "objects" / "digest").rmdir()
-    with pytest.raises(UserError, match="run the cell again"):
+    with pytest.raises(UserError, match=r"digest.*again"):
         bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
     assert not (tmp_path / "bundle").exists()

@@ -73,19 +73,19 @@ def test_the_objective_of_a_campaign_is_the_one_that_was_asked_for(tmp_path: Pat
 def test_campaign_is_begun_once_and_led_by_one(tmp_path: Path, plans: tuple[ModelPlan, ...]) -> None:
     folder = tmp_path / "c"
     with leading(folder, OPTIONS, plans, resume=False):
-        with pytest.raises(UserError, match="running already, attempt 1"):
+        with pytest.raises(UserError, match="attempt 1"):
             leading(folder, OPTIONS, plans, resume=False).__enter__()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(campaigns, "LEADER_S", 0.1)
-            with pytest.raises(UserError, match="running already, attempt 1"):
+            with pytest.raises(UserError, match="attempt 1"):
                 leading(folder, OPTIONS, plans, resume=True).__enter__()
-    with pytest.raises(UserError, match=r"begun already.*--resume c"):
+    with pytest.raises(UserError, match="--resume c"):
         leading(folder, OPTIONS, plans, resume=False).__enter__()
     assert read(folder).attempt == 1
-    with pytest.raises(UserError, match=r"unknown campaign .*did you mean 'c'"):
+    with pytest.raises(UserError, match=r"campaign.*'cc'.*'c'"):
         read(tmp_path / "cc")
     (folder / "campaign.json").write_text('{"options": {"colour": "red"}, "attempt": 1, "cells": []}')
-    with pytest.raises(UserError, match=r"c/campaign.json: cannot be read .*options.colour: no such key"):
+    with pytest.raises(UserError, match=r"c/campaign\.json.*options\.colour"):
         read(folder)
 
 

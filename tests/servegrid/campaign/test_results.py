@@ -178,7 +178,7 @@ def test_campaign_that_is_not_there_is_told_with_the_nearest_and_the_newest(tmp_
 
 
 def test_first_campaign_that_is_not_there_is_told_so(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="known: none"):
+    with pytest.raises(UserError, match=r"'c'.*none"):
         read(tmp_path / "results" / "c")
 
 

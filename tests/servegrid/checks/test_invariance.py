@@ -123,7 +123,7 @@ def test_a_batch_may_take_as_long_as_is_given(
     load: Callable[[str], tuple[Any, Serving]], samples: Path, floats: Interface, name: str
 ) -> None:
     endpoint, serving = load(name)
-    with pytest.raises(StepError, match=r"the server did not answer: .*Deadline Exceeded"):
+    with pytest.raises(StepError, match="Deadline Exceeded"):
         prove(endpoint, samples, serving, floats.outputs, TOLERANCES, timeout_s=0.5)
 
 

@@ -127,7 +127,7 @@ def test_hostile_name_of_a_campaign_or_cell(
         ["sweep", f"--resume={text}"],
     ):
         said = refusal(servegrid, home, *words)
-        assert "up to 100 letters" in said or "unknown campaign" in said or "too long" in said, said
+        assert r"\.\./\.\./out" in said or "unknown campaign" in said or "too long" in said, said
     for words in (["why", "--", text], ["bundle", "--", text, str(tmp_path / "bundle")]):
         assert "unknown cell" in refusal(servegrid, home, *words)
     assert not (tmp_path / "bundle").exists()
@@ -201,7 +201,7 @@ def test_flow_with_a_campaign_that_leads_out(
     home: Path, monkeypatch: pytest.MonkeyPatch, happened: Any
 ) -> None:
     monkeypatch.setenv("SERVEGRID_RESULTS", str(home))
-    with pytest.raises(UserError, match="up to 100 letters") as caught:
+    with pytest.raises(UserError, match=r"\.\./\.\./out") as caught:
         sweep.fn(campaign="../../out")
     happened(caught.value)
     assert not home.exists()

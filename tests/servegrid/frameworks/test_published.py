@@ -48,7 +48,7 @@ def test_parameters_are_values_of_the_flags() -> None:
 @pytest.mark.parametrize(
     ("known", "said"),
     [
-        ({}, "required: --hidden-units; give --param"),
+        ({}, "required: --hidden-units.*--param"),
         ({"hidden_units": "many"}, "invalid int value: 'many'"),
         ({"hidden_units": 1, "kind": "c"}, "invalid choice: 'c'"),
     ],

@@ -94,7 +94,7 @@ def test_it_is_told_when_one_of_them_ends(tmp_path: Path, processes: Any) -> Non
     with proc.cores_awake(tmp_path / "log") as check:
         found = keepers(os.getpid(), processes)
         found[0].kill()
-        with pytest.raises(StepError, match=f"did not stay awake\nprocess {found[0].pid}, which kept"):
+        with pytest.raises(StepError, match=rf"\b{found[0].pid}\b"):
             processes.wait_for(check)
         processes.assert_gone([p.pid for p in found], 5)
 

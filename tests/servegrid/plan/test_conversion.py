@@ -42,7 +42,7 @@ def test_without_ranges_every_batch_that_is_served_fits_and_the_largest_preferre
 
 
 def test_free_axis_needs_a_range(model_data: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"variants\.tiny\.convert\.shapes\.x: min, opt and max are needed"):
+    with pytest.raises(ValueError, match=r"variants\.tiny\.convert\.shapes\.x\b.*min, opt and max"):
         spec_of(model_data)
 
 

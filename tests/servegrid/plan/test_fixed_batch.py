@@ -46,9 +46,9 @@ def test_fixed_first_axis_is_served_without_batching(fixed: dict[str, Any], prof
 @pytest.mark.parametrize(
     ("where", "value", "said"),
     [
-        ("serving", {"max_batch_size": 8}, "the server does no batching: serving.max_batch_size 0"),
-        ("offline", {"batch_sizes": [1]}, "and batches of 4 only"),
-        ("online", {"client_batch": 2}, "and batches of 4 only"),
+        ("serving", {"max_batch_size": 8}, r"serving\.max_batch_size 0"),
+        ("offline", {"batch_sizes": [1]}, r"offline\b.*\b4\b"),
+        ("online", {"client_batch": 2}, r"online\b.*\b4\b"),
     ],
 )
 def test_fixed_first_axis_takes_no_other_batches(
@@ -61,8 +61,8 @@ def test_fixed_first_axis_takes_no_other_batches(
 
 def test_first_axes_are_all_the_same_or_free(fixed: dict[str, Any]) -> None:
     fixed["outputs"][0]["shape"][0] = 2
-    with pytest.raises(ValueError, match=r"y\.shape: its first axis is 2, that of the first input 4"):
+    with pytest.raises(ValueError, match=r"y\.shape\b.*\b2\b.*\b4\b"):
         ModelSpec.model_validate(fixed)
     fixed["inputs"][0]["shape"][0] = fixed["outputs"][0]["shape"][0] = "batch"
-    with pytest.raises(ValueError, match=r"variants.tiny.serving.max_batch_size: at least 1"):
+    with pytest.raises(ValueError, match=r"variants\.tiny\.serving\.max_batch_size\b.*\b1\b"):
         ModelSpec.model_validate(fixed)

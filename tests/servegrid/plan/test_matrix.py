@@ -176,7 +176,7 @@ def test_one_number_of_instances_is_picked_by_itself(spec: ModelSpec, profile: G
     found = plan(spec, profile, instances=2)
     entries = (*found.cells, *(e.cell for e in found.excluded))
     assert entries and all(cell.name.endswith("-x2") for cell in entries)
-    with pytest.raises(UserError, match=r"unknown number of instances '3': .*known: 1, 2"):
+    with pytest.raises(UserError, match=r"instances.*'3'.*1, 2"):
         plan(spec, profile, instances=3)
 
 
@@ -219,7 +219,7 @@ def test_format_that_only_another_model_has_is_unknown_here(
     model_data: dict[str, Any], profile: GpuProfile
 ) -> None:
     del model_data["formats"]["onnx"]
-    with pytest.raises(UserError, match="unknown format 'onnx': known: ts-trace"):
+    with pytest.raises(UserError, match=r"format.*'onnx'.*ts-trace"):
         plan(ModelSpec.model_validate(model_data), profile, formats=("onnx",))
 
 

@@ -99,7 +99,7 @@ def test_what_is_not_given_is_the_default() -> None:
 
 
 def test_wrong_value_is_told_with_those_that_there_are() -> None:
-    with pytest.raises(UserError, match="generator: Input should be 'auto', 'perf_analyzer' or 'client'"):
+    with pytest.raises(UserError, match=r"generator.*'auto'.*'perf_analyzer'.*'client'"):
         called("--generator", "cleint")
 
 
@@ -121,13 +121,13 @@ def test_misspelt_value_is_told_with_the_nearest(flag: str, given: str, near: st
 
 @pytest.mark.parametrize("slo", ["50ms", "p99", "p98=50ms", "p99=50", "p99=0ms", "p99<50ms", "p99=-1ms", ""])
 def test_wrong_objective_is_told_what_one_looks_like(slo: str) -> None:
-    with pytest.raises(UserError, match=r"^slo: .*write a statistic .*p99=50ms") as caught:
+    with pytest.raises(UserError, match=r"slo\b.*p99=50ms") as caught:
         called("--slo", slo)
     assert repr(slo) in str(caught.value)
 
 
 def test_a_distribution_without_a_rate_is_refused() -> None:
-    with pytest.raises(UserError, match=r"--distribution .*--request-rate or --slo"):
+    with pytest.raises(UserError, match=r"--distribution.*--request-rate.*--slo"):
         called("--distribution", "constant")
     for more in (("--request-rate", "5"), ("--slo", "p99=1s")):
         assert called("--distribution", "constant", *more).distribution == "constant"
@@ -135,12 +135,12 @@ def test_a_distribution_without_a_rate_is_refused() -> None:
 
 @pytest.mark.parametrize("rate", ["0", "-1", "fast"])
 def test_wrong_rate_is_told(rate: str) -> None:
-    with pytest.raises(UserError, match=r"request_rates\.0: "):
+    with pytest.raises(UserError, match=r"request_rates\.0\b"):
         called("--request-rate", rate)
 
 
 def test_option_that_would_do_nothing_is_refused() -> None:
-    with pytest.raises(UserError, match="--queue goes with --workers"):
+    with pytest.raises(UserError, match=r"--queue.*--workers"):
         called("--queue", "nightly")
     for option in (("--pairs", "3"), ("--profile", "cpu")):
         app = typer.Typer()

@@ -37,32 +37,32 @@ def test_unknown_model_is_told_with_the_nearest_and_all(models: Path) -> None:
 
 @pytest.mark.parametrize("name", ["_template", "no_model", "../elsewhere", ""])
 def test_folder_that_is_no_model_is_unknown(models: Path, name: str) -> None:
-    with pytest.raises(UserError, match="unknown model"):
+    with pytest.raises(UserError, match=rf"model.*{name!r}"):
         load_model(models, name)
 
 
 def test_folder_without_models_says_that_there_are_none(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"known: none$"):
+    with pytest.raises(UserError, match=r"'resnet50'.*none$"):
         load_model(tmp_path / "nowhere", "resnet50")
 
 
 def test_model_must_bear_its_folders_name(models: Path) -> None:
     (models / "copy").mkdir()
     (models / "copy" / "model.yaml").write_text((models / "resnet50" / "model.yaml").read_text())
-    with pytest.raises(UserError, match=r"copy/model\.yaml: name: expected 'copy'.*\(found 'resnet50'\)"):
+    with pytest.raises(UserError, match=r"copy/model\.yaml.*name\b.*'copy'.*'resnet50'"):
         load_model(models, "copy")
 
 
 def test_wrong_model_file_is_told_with_its_path(models: Path) -> None:
     (models / "resnet50" / "model.yaml").write_text("name: resnet50\n")
-    with pytest.raises(UserError, match=r"resnet50/model\.yaml: description: this key is required"):
+    with pytest.raises(UserError, match=r"resnet50/model\.yaml.*description"):
         load_model(models, "resnet50")
 
 
 def test_unknown_profile_is_told_with_the_nearest(tmp_path: Path) -> None:
     for name in ("a30", "a100-80gb", "cpu"):
         (tmp_path / f"{name}.yaml").touch()
-    with pytest.raises(UserError, match=r"unknown GPU profile .*'a100': did you mean 'a100-80gb'"):
+    with pytest.raises(UserError, match=r"profile.*'a100'.*'a100-80gb'"):
         load_profile(tmp_path, "a100")
 
 

@@ -168,18 +168,18 @@ def test_invalid_yaml_is_told_with_its_line(path: Path) -> None:
 
 
 def test_file_that_is_not_there_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"none\.yaml: cannot be read: .*No such file"):
+    with pytest.raises(UserError, match=r"none\.yaml.*No such file"):
         load_spec(tmp_path / "none.yaml")
 
 
 def test_file_that_is_no_text_cannot_be_read(path: Path) -> None:
     path.write_bytes(b"name: \xff\xfe")
-    with pytest.raises(UserError, match=r"model\.yaml: cannot be read: .*utf-8"):
+    with pytest.raises(UserError, match=r"model\.yaml.*utf-8"):
         load_spec(path)
 
 
 def test_folder_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"cannot be read: .*directory"):
+    with pytest.raises(UserError, match=r"directory"):
         load_yaml(tmp_path, GpuProfile)
 
 

@@ -74,14 +74,14 @@ def test_repeats_tell_a_small_change_and_what_varies_between_runs(tmp_path: Path
     assert throughput == 950
     assert set(changes(compared(tmp_path, a, wide)).values()) == {"unclear"}
     campaign(tmp_path, "one", 1.0)
-    with pytest.raises(UserError, match=r"a has 4 run\(s\), one 1: give one or at least two of each"):
+    with pytest.raises(UserError, match=r"\b4 run.*\b1\b"):
         compared(tmp_path, a, "one")
 
 
 def test_other_cards_and_settings_are_refused_or_labelled(tmp_path: Path) -> None:
     campaign(tmp_path, "a", 1.0)
     campaign(tmp_path, "other", 1.0, gpu="another", max_batch_size=4, server_version="2.60", torch="2.14")
-    with pytest.raises(UserError, match="measured different things; --across") as caught:
+    with pytest.raises(UserError, match="--across") as caught:
         compared(tmp_path, "a", "other")
     assert 'gpu: "card" in A, "another" in B' in str(caught.value)
     assert "max_batch_size: 8 in A, 4 in B" in str(caught.value)
@@ -95,7 +95,7 @@ def test_cores_that_were_kept_awake_are_a_setting_and_older_campaigns_had_none(t
     for name, more in (("old", {}), ("rest", {"cores_awake": False}), ("awake", {"cores_awake": True})):
         campaign(tmp_path, name, 1.0, **more)
     assert set(changes(compared(tmp_path, "old", "rest")).values()) == {"same"}
-    with pytest.raises(UserError, match="cores_awake: false in A, true in B"):
+    with pytest.raises(UserError, match=r"cores_awake\b.*false.*true"):
         compared(tmp_path, "old", "awake")
 
 
@@ -103,7 +103,7 @@ def test_how_many_requests_there_were_is_no_setting_how_many_were_asked_for_is(t
     for name, asked, had in (("a", 50, 1513), ("again", 50, 1474), ("more", 100, 1513)):
         campaign(tmp_path, name, 1.0, minimum_request_count=asked, request_count=had)
     assert set(changes(compared(tmp_path, "a", "again")).values()) == {"same"}
-    with pytest.raises(UserError, match="minimum_request_count: 50 in A, 100 in B"):
+    with pytest.raises(UserError, match=r"minimum_request_count\b.*\b50\b.*\b100\b"):
         compared(tmp_path, "a", "more")
 
 
@@ -114,7 +114,7 @@ def test_a_cell_that_no_longer_runs_has_regressed_and_one_that_is_gone_is_told(t
     assert changes(found)["m-onnx"] == "regressed"
     assert summary(found) == "1 regressed, 1 only in A"
     assert "m-onnx: passed in A, failed_accuracy in B" in markdown(found)
-    with pytest.raises(UserError, match="no cell in common"):
+    with pytest.raises(UserError, match=r"\ba\b.*\bc\b"):
         campaign(tmp_path, "c", 1.0, cells=("other",))
         compared(tmp_path, "a", "c")
 

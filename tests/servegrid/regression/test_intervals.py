@@ -49,7 +49,7 @@ def test_figures_that_do_not_vary_give_a_point() -> None:
 def test_one_figure_of_a_side_gives_none() -> None:
     assert independent((1, 2), (1,), 0.99) is None
     assert paired((1,), (2,), 0.99) is None
-    with pytest.raises(ValueError, match="2 and 3 figures"):
+    with pytest.raises(ValueError, match=r"\b2\b.*\b3\b"):
         paired((1, 2), (1, 2, 3), 0.99)
 
 

