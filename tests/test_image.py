@@ -72,7 +72,7 @@ def test_every_name_of_a_framework_is_known_to_the_script() -> None:
         assert cuda <= set(known[package]), package
 
 
-def test_an_unknown_extra_is_told(tmp_path: Path) -> None:
+def test_an_unknown_extra_is_refused(tmp_path: Path) -> None:
     files = [str(ROOT / "pyproject.toml"), str(ROOT / "constraints.txt")]
     command = [sys.executable, str(SCRIPT), *files, "--extras", "torhc", "--output", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30)

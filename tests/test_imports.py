@@ -24,7 +24,7 @@ print(json.dumps(sorted(sys.modules)))
 
 
 def modules(*packages: str) -> list[str]:
-    """Every module below the packages, but those that run where a framework is wanted."""
+    """Every module of the packages except the modules that need a framework."""
     names = []
     for path in sorted(p for package in packages for p in (ROOT / package).rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts

@@ -1,4 +1,4 @@
-"""`servegrid compare --run` for real: both cells built, served at once and asked in turns."""
+"""`servegrid compare --run` for real: both cells are built, served at the same time and measured in turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tiny variants of every model, cell by cell: the verdicts are those that are expected."""
+"""The tiny variants of every model, cell by cell: the verdicts are the expected ones."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_run_whose_process_holds_the_lease_lives_as_long_as_it_likes(
     assert run.is_dead(Running())
 
 
-def test_how_to_start_a_worker_is_told_once(
+def test_how_to_start_a_worker_is_logged_once(
     tmp_path: Path, clock: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "servegrid")

@@ -81,7 +81,7 @@ def test_without_a_store_everything_is_built(site: Site) -> None:
     assert all("keeps none of this model" in r.lines[0] for r in reasons)
 
 
-def test_what_is_kept_is_stored_and_a_damaged_artifact_is_told(site: Site) -> None:
+def test_a_damaged_artifact_is_built_again(site: Site) -> None:
     keep(site)
     assert differing(site) == {}
     exported = forecast.requests(*find(site), site)[1]
@@ -197,7 +197,7 @@ def row(site: Site, campaign: str, wall_s: float | None, verdict: str = "passed"
     read(folder)[0].write_parquet(folder / "cells.parquet")
 
 
-def test_plan_tells_what_would_be_built_and_how_long_the_cell_took_last(site: Site) -> None:
+def test_plan_shows_what_would_be_built_and_the_last_time_of_the_cell(site: Site) -> None:
     keep(site)
     edit(site.models / "tiny_mlp" / "model.yaml", "opset: 13", "opset: 14")
     plugin, cell = find(site)
@@ -220,7 +220,7 @@ def test_plan_of_a_variant_without_its_files_says_so(site: Site) -> None:
     assert found.missing == "files that the variant reads are not there"
 
 
-def test_unknown_cell_is_told_with_the_nearest(site: Site) -> None:
+def test_unknown_cell_is_refused_with_the_nearest_name(site: Site) -> None:
     with pytest.raises(UserError, match=rf"cell.*'{CELL[:-1]}'.*'{CELL}'"):
         forecast.find(CELL[:-1], SweepOptions(), site)
 

@@ -1,4 +1,4 @@
-"""From options to cells, and everything that is missing told before any work."""
+"""From options to cells; everything that is missing is named before any work."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_plan_has_the_cells_of_every_model_in_order(site: Site) -> None:
     assert {entry.profile.name for entry in found} == {"cpu"}
 
 
-def test_another_generator_than_the_one_asked_for_is_told(site: Site) -> None:
+def test_a_generator_other_than_the_chosen_one_is_noted(site: Site) -> None:
     plans = plan(SweepOptions(models=("bert",), formats=("onnx",)), site)
     asked = SweepOptions(generator="perf_analyzer")
     assert generator_notes(asked, plans, site) == ()
@@ -164,7 +164,7 @@ def test_plan_passes_on_what_was_chosen(site: Site) -> None:
         (SweepOptions(models=("bert",), server="embeded"), "server.*'embeded'.*'embedded'"),
     ],
 )
-def test_unknown_name_is_told_with_the_nearest(site: Site, options: SweepOptions, said: str) -> None:
+def test_unknown_name_is_refused_with_the_nearest(site: Site, options: SweepOptions, said: str) -> None:
     with pytest.raises(UserError, match=said):
         plan(options, site)
 
@@ -186,19 +186,19 @@ def test_without_perf_analyzer_the_projects_own_client_is_chosen(site: Site) -> 
     assert choose_generator(SweepOptions(), site) == "client"
 
 
-def test_perf_analyzer_that_is_asked_for_and_not_there_is_told(site: Site) -> None:
+def test_perf_analyzer_that_is_chosen_but_missing_is_refused(site: Site) -> None:
     with pytest.raises(UserError, match="perf_analyzer"):
         choose_generator(SweepOptions(generator="perf_analyzer"), site)
 
 
-def test_client_that_is_asked_for_is_chosen(site: Site) -> None:
+def test_the_client_can_be_chosen(site: Site) -> None:
     assert choose_generator(SweepOptions(generator="client"), site) == "client"
 
 
 # What is missing ---------------------------------------------------------------------------------------
 
 
-def test_everything_that_is_missing_is_told_at_once(site: Site) -> None:
+def test_everything_that_is_missing_is_named_at_once(site: Site) -> None:
     options = SweepOptions(models=("bert",), profiles=("card",))
     with pytest.raises(UserError) as caught:
         preflight(options, plan(options, site)[0], site)
@@ -209,7 +209,7 @@ def test_everything_that_is_missing_is_told_at_once(site: Site) -> None:
     assert not site.home.exists()
 
 
-def test_release_that_does_not_run_on_the_profiles_card_is_told(site: Site) -> None:
+def test_release_that_does_not_run_on_the_profiles_card_is_refused(site: Site) -> None:
     path = site.profiles / "card.yaml"
     path.write_text(
         path.read_text().replace("device_kind: gpu", "device_kind: cpu\ncompute_capability: '5.2'")

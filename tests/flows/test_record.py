@@ -256,7 +256,7 @@ def test_row_of_a_point_says_what_was_served_loaded_and_found(
     assert ("stability" in first["failed_checks"], "stability" in second["failed_checks"]) == (False, True)
     assert (first["flow_run"], first["power_w"]) == ("r1", None)
     assert (first["load_s"], first["first_request_ms"], first["server_version"]) == (1.5, 42.0, "2.51.0")
-    # The framework was measured at batch 1, and stands only beside offline points.
+    # The framework was measured at batch 1, and is in the rows of offline points only.
     assert [row["framework_avg_ms"] for row in (online, first, second)] == [None, 9.5, None]
 
 

@@ -41,7 +41,7 @@ def locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Tiny:
-    """One cell of a model's tiny variant; each artifact is built, or found, when it is first asked for."""
+    """One cell of a model's tiny variant; each artifact is built, or found, at its first use."""
 
     plugin: Plugin
     cell: Cell

@@ -38,7 +38,7 @@ torch.save(BertForQuestionAnswering(BertConfig(**settings)).state_dict(), folder
 export(job)
 print("true")
 """
-"""Prepares a BERT of 24 layers beside tiny's vocabulary and questions, and exports it, in one process."""
+"""Prepares a BERT of 24 layers with tiny's vocabulary and questions, and exports it, in one process."""
 
 
 def graph_of(folder: Path) -> onnx.ModelProto:
@@ -170,7 +170,7 @@ def test_a_wrong_scale_is_caught_by_conversion(
     model: str, tiny_cell: Any, run: Callable[..., Path], tmp_path: Path
 ) -> None:
     """The scales of one layer's weights are 8 times what they should be. (nnU-Net's instance normalization
-    makes up for it; ResNet is so sure of the two images of its example that only the served tensors tell.)"""
+    makes up for it; ResNet is so sure of the two images of its example that only served tensors show it.)"""
     tiny = tiny_cell(model, precision="int8")
     source = tmp_path / "broken"
     shutil.copytree(tiny.folder(tiny.converted), source)

@@ -44,7 +44,7 @@ pytestmark = [
 
 
 def asked(tiny: Any) -> BuildRequest:
-    """What converting the tiny model's converted ONNX to an engine is asked for."""
+    """The request that converts the tiny model's ONNX to an engine."""
     engine = tiny.cell.product.model_copy(update={"format": "trt"})
     graph = convert.source(engine)
     assert graph is not None

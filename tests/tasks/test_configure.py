@@ -90,7 +90,7 @@ def io(interface: Any) -> Interface:
 
 @pytest.fixture
 def artifact(tmp_path: Path) -> Path:
-    """Model files that no server reads: what is asked is whether it gets as far."""
+    """Model files that no server reads: the test is whether the server gets as far as reading them."""
     folder = tmp_path / "artifact"
     folder.mkdir()
     for module in FORMATS.values():
@@ -184,7 +184,7 @@ def test_tensor_with_no_axis_but_the_batch_is_reshaped(interface: Any) -> None:
 def test_native_config_lacks_nothing_but_the_backend(
     format_: Format, serving: str, io: Interface, artifact: Path, server: Any
 ) -> None:
-    # The wheel's server has no GPU here; which kind of device is asked does not change what is checked.
+    # The wheel's server has no GPU here; the kind of device does not change what is checked.
     native = SERVINGS[serving].model_copy(update={"backend": "native", "device_kind": "cpu"})
     name = f"native-{format_}-{serving}"
     write_repository(server.repository, name, format_, native, io, artifact)

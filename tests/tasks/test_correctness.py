@@ -1,4 +1,4 @@
-"""Layers 1 to 3 of correctness: every bound, judged alone and told with its figures."""
+"""Layers 1 to 3 of correctness: every bound fails alone and its figures are reported."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_values_just_on_their_bounds_pass() -> None:
         ({"invariance": moved(instance=tensor(0, 0.5))}, ("invariance: ", "instances", "cosine 0.500000")),
     ],
 )
-def test_each_bound_is_judged_alone_and_told_with_its_figures(
+def test_each_bound_fails_alone_and_its_figures_are_reported(
     change: dict[str, Any], said: tuple[str, ...]
 ) -> None:
     failures = judged(change)
@@ -117,7 +117,7 @@ def test_an_output_with_a_tolerance_of_its_own_is_judged_by_it() -> None:
     assert failure.startswith("tensor z: cosine 0.95")
 
 
-def test_every_failure_of_every_output_is_told() -> None:
+def test_every_failure_of_every_output_is_reported() -> None:
     failures = judged({"tensors": (tensor(0, 1, "fine"), tensor(1, 0.5, "y0"), tensor(math.inf, -1, "y1"))})
     starts = (
         "tensor y0: 1.01 off",

@@ -146,7 +146,7 @@ def test_latest_campaign_is_one_that_has_the_cell_whole_there_or_else_its_error(
 @pytest.mark.parametrize(
     ("options", "packed"), [({}, "site's"), ({"model_dir": "{}/own"}, "own"), ({"onnx": "toy.onnx"}, None)]
 )
-def test_client_is_that_of_the_model_that_was_asked_for(
+def test_client_is_that_of_the_campaigns_model(
     campaign: Path, site: Site, tmp_path: Path, options: dict[str, str], packed: str | None
 ) -> None:
     for folder, text in ((site.models / "toy", "site's"), (tmp_path / "own", "own")):
@@ -243,9 +243,13 @@ def test_folder_that_holds_something_is_not_touched(campaign: Path, site: Site, 
 
 
 @pytest.mark.fault(
-    "Disks", "told to run the cell again; nothing is written", what="an artifact is gone when it is packed"
+    "Disks",
+    "an error that advises to run the cell again; nothing is written",
+    what="an artifact is gone when it is packed",
 )
-def test_artifact_that_is_gone_says_to_run_the_cell_again(campaign: Path, site: Site, tmp_path: Path) -> None:
+def test_missing_artifact_is_refused_with_the_advice_to_run_the_cell_again(
+    campaign: Path, site: Site, tmp_path: Path
+) -> None:
     (site.store.root / "objects" / "digest" / "model.onnx").unlink()
     (site.store.root / "objects" / "digest").rmdir()
     with pytest.raises(UserError, match=r"digest.*again"):

@@ -95,7 +95,7 @@ def test_failed_step_is_repeated_from_the_pack_alone(campaign: tuple[Path, Site]
     assert said in (target / "logs" / "toy-onnx.prepare.log").read_text()
     assert said in (target / "README.md").read_text()
     assert json.loads((target / "cell.json").read_text())["dynamic"]["max_batch_size"] == 8
-    assert not list(target.rglob("unused.py")), "only what the plug-in imports of a folder beside it"
+    assert not list(target.rglob("unused.py")), "only the files of another folder that the plug-in imports"
 
 
 def test_model_that_did_not_load_is_loaded_again_by_a_bare_server(
@@ -139,7 +139,7 @@ def test_failure_that_no_step_alone_repeats_is_repeated_by_the_whole_cell(
     assert again.stdout == "servegrid sweep --model toy\n"
 
 
-def test_what_is_gone_is_said_and_nothing_is_left(campaign: tuple[Path, Site], tmp_path: Path) -> None:
+def test_a_missing_job_file_is_named_and_nothing_is_left(campaign: tuple[Path, Site], tmp_path: Path) -> None:
     folder, site = campaign
     command = "python -P -m servegrid.frameworks /elsewhere/toy-onnx.export.json --output /tmp/x"
     with pytest.raises(UserError, match=r"toy-onnx\.export\.json.*again"):
@@ -151,7 +151,7 @@ def test_what_is_gone_is_said_and_nothing_is_left(campaign: tuple[Path, Site], t
 def test_step_of_another_environment_is_repeated_there(
     campaign: tuple[Path, Site], tmp_path: Path, image: bool
 ) -> None:
-    """Without a docker engine and the environment: what is run in their place tells how it was called."""
+    """Without a docker engine and the environment: a stand-in runs in their place and records its call."""
     folder, site = campaign
     (plugin := site.models / "toy").mkdir(parents=True)
     (folder / "logs").mkdir()

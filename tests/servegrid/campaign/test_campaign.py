@@ -57,13 +57,15 @@ def test_campaign_is_resumed_with_its_options_and_the_next_attempt(
     found = read(tmp_path / "c")
     assert found.options == OPTIONS
     assert objective(tmp_path / "c") is None
-    assert found.options.model_fields_set == OPTIONS.model_fields_set, "what was not asked for stays unasked"
+    assert found.options.model_fields_set == OPTIONS.model_fields_set, (
+        "options that were not given stay unset"
+    )
     with leading(tmp_path / "c", found.options, plans, resume=True) as attempt:
         assert attempt == 2
         assert read(tmp_path / "c").attempt == 2
 
 
-def test_the_objective_of_a_campaign_is_the_one_that_was_asked_for(tmp_path: Path) -> None:
+def test_the_objective_of_a_campaign_is_that_of_its_options(tmp_path: Path) -> None:
     assert objective(tmp_path) is None, "no campaign was begun by this program"
     asked = OPTIONS.model_copy(update={"slo": "p99=50ms"})
     with leading(tmp_path, asked, (), resume=False):

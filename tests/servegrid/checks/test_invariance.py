@@ -106,7 +106,7 @@ def test_of_large_batches_some_rows_are_compared(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_each_fault_is_told_by_its_kind(
+def test_each_kind_of_fault_is_named(
     load: Callable[[str], tuple[Any, Serving]], samples: Path, floats: Interface, name: str
 ) -> None:
     endpoint, serving = load(name)

@@ -89,7 +89,9 @@ def test_pack_of_a_cell_without_a_folder_has_the_cell_s_name(servegrid: Run, tmp
 
 
 @pytest.mark.parametrize("command", ["report", "bundle"])
-def test_no_campaign_at_all_is_told(command: str, servegrid: Run, home: Path) -> None:
+def test_without_any_campaign_the_command_ends_with_an_error(
+    command: str, servegrid: Run, home: Path
+) -> None:
     code, output = servegrid(command)
     assert (code, len(output.splitlines())) == (2, 1)
     assert str(home / "results") in output and "servegrid sweep" in output
@@ -135,7 +137,7 @@ MISSPELT = {
 
 @pytest.mark.usefixtures("campaigns")
 @pytest.mark.parametrize("line", MISSPELT)
-def test_misspelt_name_is_told_with_the_nearest(line: str, servegrid: Run, home: Path) -> None:
+def test_misspelt_name_is_refused_with_the_nearest(line: str, servegrid: Run, home: Path) -> None:
     (home / "results" / "m-passed" / "campaign.json").touch()
     code, output = servegrid(*line.split())
     assert code == 2

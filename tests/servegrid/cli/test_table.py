@@ -84,7 +84,7 @@ def test_plan_names_the_same_cells_whole_in_a_pipe_and_in_a_terminal(site: dict[
         assert all(word in shown.split() for word in reason.split()), reason
 
 
-def test_doctor_shows_how_to_mend_what_is_missing_whole(site: dict[str, str]) -> None:
+def test_doctor_shows_the_whole_remedy(site: dict[str, str]) -> None:
     """A command to be copied stands in one line of a pipe; in a terminal no word of it is cut."""
     site["PREFECT_API_URL"] = "http://127.0.0.1:9/api"
     rows = [line.split("\t") for line in piped("doctor", env=site).splitlines()]

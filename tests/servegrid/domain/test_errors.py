@@ -9,7 +9,7 @@ import pytest
 from servegrid.domain.errors import ServegridError, StepError, UnsupportedError, UserError, unknown
 
 
-def test_unknown_name_is_told_with_the_nearest_first_and_all() -> None:
+def test_unknown_name_has_the_nearest_first_and_all_names() -> None:
     error = unknown("format", "onxx", ["ts-trace", "onnx", "onnx-rt"])
     assert isinstance(error, UserError)
     assert str(error) == (
@@ -17,7 +17,7 @@ def test_unknown_name_is_told_with_the_nearest_first_and_all() -> None:
     )
 
 
-def test_unknown_name_far_from_all_is_told_without_a_guess() -> None:
+def test_unknown_name_far_from_all_has_no_guess() -> None:
     assert str(unknown("format", "zzz", ("onnx",))) == "unknown format 'zzz': known: onnx"
 
 

@@ -1,4 +1,4 @@
-"""What TensorRT's ONNX parser refuses is told whole; what is not the interface's is not built."""
+"""The errors of TensorRT's ONNX parser are shown whole; a graph with another interface is not built."""
 
 from __future__ import annotations
 

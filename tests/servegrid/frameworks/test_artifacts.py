@@ -1,4 +1,4 @@
-"""What a converted model is checked against: its export's example."""
+"""A converted model is checked against its export's example."""
 
 from __future__ import annotations
 

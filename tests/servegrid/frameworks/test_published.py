@@ -53,7 +53,7 @@ def test_parameters_are_values_of_the_flags() -> None:
         ({"hidden_units": 1, "kind": "c"}, "invalid choice: 'c'"),
     ],
 )
-def test_wrong_flags_are_told(known: dict[str, object], said: str) -> None:
+def test_wrong_flags_are_refused(known: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         published.flags(module_with_flags(), dict(known))
 

@@ -90,7 +90,7 @@ def test_idle_time_does_not_run_back_when_a_process_of_idle_priority_ends() -> N
     assert idle_s({0: 5.0, 7: 600.0, 8: 1.0}, {0: 6.0, 8: 1.5, 9: 0.25}) == 1.75
 
 
-def test_it_is_told_when_one_of_them_ends(tmp_path: Path, processes: Any) -> None:
+def test_the_check_fails_when_one_of_the_processes_ends(tmp_path: Path, processes: Any) -> None:
     with proc.cores_awake(tmp_path / "log") as check:
         found = keepers(os.getpid(), processes)
         found[0].kill()

@@ -68,7 +68,7 @@ def test_durations_do_not_follow_a_clock_that_jumps(
     )
 
 
-def test_the_time_of_day_is_asked_for_where_a_date_is_wanted_only() -> None:
+def test_the_time_of_day_is_read_only_for_dates() -> None:
     asks = re.compile(r"\btime\.time\(|\bdatetime\.now\(|\butcnow\(|\btime_ns\(\)")
     files = [path for folder in ("flows", "tasks", "servegrid") for path in (ROOT / folder).rglob("*.py")]
     found = {path.relative_to(ROOT).as_posix() for path in files if asks.search(path.read_text())}

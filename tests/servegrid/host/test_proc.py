@@ -88,7 +88,7 @@ def test_temporary_files_of_a_program_are_where_ours_are(
     assert Path(proc.tail(tmp_path / "log", lines=1)).is_relative_to(tmp_path)
 
 
-def test_failure_tells_code_last_lines_log_and_command(tmp_path: Path, processes: Any) -> None:
+def test_failure_has_code_last_lines_log_and_command(tmp_path: Path, processes: Any) -> None:
     code = "import sys\nfor i in range(30): print('line', i)\nsys.exit(7)"
     with pytest.raises(StepError) as caught:
         proc.run(processes.python(code), log_path=tmp_path / "log", timeout_s=30)
@@ -99,20 +99,20 @@ def test_failure_tells_code_last_lines_log_and_command(tmp_path: Path, processes
     assert shlex.split(caught.value.command) == processes.python(code)
 
 
-def test_failure_tells_the_given_repeat_command_instead(tmp_path: Path) -> None:
+def test_failure_has_the_given_repeat_command(tmp_path: Path) -> None:
     with pytest.raises(StepError) as caught:
         proc.run(["false"], log_path=tmp_path / "log", timeout_s=30, repeat="do it again")
     assert caught.value.command == "do it again"
 
 
-@pytest.mark.fault("Processes", "told which", what="a program is not there")
+@pytest.mark.fault("Processes", "an error that names the program", what="a program is not there")
 def test_program_that_is_not_there_is_a_failed_step(tmp_path: Path) -> None:
     with pytest.raises(StepError, match="No such file or directory: 'no-such-program'"):
         proc.run(["no-such-program"], log_path=tmp_path / "log", timeout_s=30)
 
 
-@pytest.mark.fault("Processes", "told, with log and repeat command", what="a child is killed")
-def test_program_that_is_killed_is_asked_whether_memory_ran_out(tmp_path: Path, processes: Any) -> None:
+@pytest.mark.fault("Processes", "an error with log and repeat command", what="a child is killed")
+def test_killed_program_may_have_run_out_of_memory(tmp_path: Path, processes: Any) -> None:
     code = "import os; print('big', flush=True); os.kill(os.getpid(), 9)"
     with pytest.raises(StepError, match=r"(?s)killed.*memory.*\nbig$") as caught:
         proc.run(processes.python(code), log_path=tmp_path / "log", timeout_s=30)
@@ -120,8 +120,8 @@ def test_program_that_is_killed_is_asked_whether_memory_ran_out(tmp_path: Path, 
     assert shlex.split(caught.value.command) == processes.python(code)
 
 
-@pytest.mark.fault("Processes", "told, with log and repeat command", what="a child crashes")
-def test_program_that_another_signal_ends_is_not_said_to_lack_memory(tmp_path: Path, processes: Any) -> None:
+@pytest.mark.fault("Processes", "an error with log and repeat command", what="a child crashes")
+def test_program_that_another_signal_ended_did_not_run_out_of_memory(tmp_path: Path, processes: Any) -> None:
     with pytest.raises(StepError, match=r"\b139\b"):
         proc.run(
             processes.python("import os; os.kill(os.getpid(), 11)"), log_path=tmp_path / "log", timeout_s=30
@@ -142,7 +142,9 @@ for _ in range(64):
 CGROUPS = Path("/sys/fs/cgroup/memory")
 
 
-@pytest.mark.fault("Processes", "told that memory has ended", what="a child reaches its limit of memory")
+@pytest.mark.fault(
+    "Processes", "an error that says that memory ended", what="a child reaches its limit of memory"
+)
 def test_child_that_reaches_its_limit_of_memory(tmp_path: Path, processes: Any, happened: Any) -> None:
     with pytest.raises(StepError) as caught:
         proc.run(processes.python(ALLOCATES), log_path=tmp_path / "log", timeout_s=30)
@@ -152,7 +154,7 @@ def test_child_that_reaches_its_limit_of_memory(tmp_path: Path, processes: Any, 
 
 
 @pytest.mark.fault(
-    "Processes", "told that it may have been memory", what="the kernel kills a child for memory"
+    "Processes", "an error that says that memory may have ended", what="the kernel kills a child for memory"
 )
 def test_child_that_the_kernel_kills_for_memory(tmp_path: Path, processes: Any, happened: Any) -> None:
     group = CGROUPS / f"servegrid-{uuid.uuid4().hex}"

@@ -1,4 +1,4 @@
-"""What the programs that we start are told: to wait without spinning, to send nothing, and to write nothing
+"""The environment of the programs that we start: they wait without spinning, send nothing, and write nothing
 outside the site."""
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def prepare(at: Workplace, body: str, output: Path) -> Any:
     return read_json(output / "found.json")
 
 
-def test_any_program_is_told_the_defaults(tmp_path: Path, processes: Any) -> None:
+def test_any_program_gets_the_defaults(tmp_path: Path, processes: Any) -> None:
     log = tmp_path / "log"
     proc.run(
         processes.python("import json, os; print(json.dumps({**os.environ}))"), log_path=log, timeout_s=30

@@ -1,4 +1,4 @@
-"""A session that is asked for a GPU and has none refuses to load: it never falls back to the CPU."""
+"""A session for a GPU refuses to load without one; it never falls back to the CPU."""
 
 from __future__ import annotations
 

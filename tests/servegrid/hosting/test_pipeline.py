@@ -37,7 +37,7 @@ class Gated:
 
 
 class Asking:
-    """A pipeline of batches of up to 8, and what was asked of it."""
+    """A pipeline of batches of up to 8, and the batches that it got."""
 
     def __init__(self) -> None:
         self.session: Gated

@@ -1,4 +1,4 @@
-"""What a session refuses before it is served."""
+"""Models that a session refuses when it loads."""
 
 from __future__ import annotations
 

@@ -77,7 +77,9 @@ def test_hostile_perf_analyzer(
 
 
 @pytest.mark.fault(
-    "Load generators", "told before any work, with what to run", what="perf_analyzer is missing"
+    "Load generators",
+    "an error before any work, with the command that installs it",
+    what="perf_analyzer is missing",
 )
 def test_missing_perf_analyzer(site: Site, tmp_path: Path, happened: Any) -> None:
     problem = GENERATORS["perf_analyzer"].problem(site.model_copy(update={"home": tmp_path}))
@@ -105,7 +107,9 @@ with ExitStack() as stack:
 
 
 @pytest.mark.fault(
-    "Shared memory", "told with what to do; the client is not killed", what="/dev/shm is full for a client"
+    "Shared memory",
+    "an error with the option to use; the client is not killed",
+    what="/dev/shm is full for a client",
 )
 def test_a_client_without_room_for_shared_memory(small_shm: Any, tmp_path: Path, happened: Any) -> None:
     with pytest.raises(StepError) as caught:

@@ -1,4 +1,4 @@
-"""The points of a plan, asked one by one of servers that are formulas; and the search for an objective."""
+"""The points of a plan and the search for an objective, on servers that are formulas."""
 
 from __future__ import annotations
 

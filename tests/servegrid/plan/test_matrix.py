@@ -89,7 +89,7 @@ def test_limits_cut_points_and_keep_the_smallest(spec: ModelSpec, profile: GpuPr
         (100, True, (1, 4, 16)),
     ],
 )
-def test_the_search_goes_as_far_as_asked_and_fixed_points_are_those_of_the_list(
+def test_the_search_ends_at_the_largest_concurrency_and_fixed_points_are_listed(
     spec: ModelSpec, profile: GpuProfile, most: int, fixed_points: bool, points: tuple[int, ...]
 ) -> None:
     online = plan(spec, profile, max_concurrency=most, fixed_points=fixed_points).cells[0].online
@@ -99,7 +99,7 @@ def test_the_search_goes_as_far_as_asked_and_fixed_points_are_those_of_the_list(
     )
 
 
-def test_what_is_asked_of_the_load_is_in_the_plans(spec: ModelSpec, profile: GpuProfile) -> None:
+def test_options_of_the_load_are_in_the_plans(spec: ModelSpec, profile: GpuProfile) -> None:
     asked = {"request_rates": (5.0,), "distribution": "constant", "slo": "p95=0.1s", "protocol": "http"}
     cell = plan(spec, profile, shared_memory="none", **asked).cells[0]
     assert (cell.static.protocol, cell.dynamic.protocol) == ("http", "http")
@@ -145,7 +145,7 @@ def test_precision_that_the_model_lists_not_for_a_format_is_excluded(
     assert {e.cell.profile for e in found} == {"card"}
 
 
-def test_why_a_format_is_not_built_in_a_precision_is_told_where_it_is_known(
+def test_the_reason_why_a_format_lacks_a_precision_is_given(
     model_data: dict[str, Any], profile: GpuProfile
 ) -> None:
     model_data["formats"]["aoti"] = {"export": "torch-export", "precisions": ["fp32"]}
@@ -157,7 +157,7 @@ def test_why_a_format_is_not_built_in_a_precision_is_told_where_it_is_known(
     assert reasons["toy-tiny-onnx-fp16"] == "models/toy/model.yaml lists no fp16 for onnx"
 
 
-def test_accelerator_that_was_asked_for_is_excluded_where_the_model_lists_it_not(
+def test_chosen_accelerator_that_the_model_does_not_list_is_excluded(
     model_data: dict[str, Any], profile: GpuProfile
 ) -> None:
     model_data["formats"]["onnx"]["accelerators"] = ["none", "trt"]
@@ -207,7 +207,7 @@ def test_rule_of_the_profile_excludes_just_its_pair(spec: ModelSpec, profile: Gp
         ({"variant": "0"}, "unknown variant of toy '0': known: tiny"),
     ],
 )
-def test_unknown_name_is_told_with_the_nearest(
+def test_unknown_name_is_refused_with_the_nearest(
     spec: ModelSpec, profile: GpuProfile, arguments: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(UserError) as caught:

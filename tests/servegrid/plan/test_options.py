@@ -1,4 +1,4 @@
-"""One definition of what a campaign is asked for: the CLI's options are its fields."""
+"""One definition of a campaign's options: the CLI's options are its fields."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_what_is_not_given_is_the_default() -> None:
     assert called() == SweepOptions()
 
 
-def test_wrong_value_is_told_with_those_that_there_are() -> None:
+def test_wrong_value_is_refused_with_the_known_ones() -> None:
     with pytest.raises(UserError, match=r"generator.*'auto'.*'perf_analyzer'.*'client'"):
         called("--generator", "cleint")
 
@@ -112,7 +112,7 @@ def test_wrong_value_is_told_with_those_that_there_are() -> None:
         ("--distribution", "possion", "'poisson'"),
     ],
 )
-def test_misspelt_value_is_told_with_the_nearest(flag: str, given: str, near: str) -> None:
+def test_misspelt_value_is_refused_with_the_nearest(flag: str, given: str, near: str) -> None:
     with pytest.raises(UserError) as caught:
         called(flag, given, *(("--request-rate", "5") if flag == "--distribution" else ()))
     assert flag.strip("-").replace("-", "_") in str(caught.value)
@@ -120,7 +120,7 @@ def test_misspelt_value_is_told_with_the_nearest(flag: str, given: str, near: st
 
 
 @pytest.mark.parametrize("slo", ["50ms", "p99", "p98=50ms", "p99=50", "p99=0ms", "p99<50ms", "p99=-1ms", ""])
-def test_wrong_objective_is_told_what_one_looks_like(slo: str) -> None:
+def test_wrong_objective_is_refused_with_an_example(slo: str) -> None:
     with pytest.raises(UserError, match=r"slo\b.*p99=50ms") as caught:
         called("--slo", slo)
     assert repr(slo) in str(caught.value)
@@ -134,7 +134,7 @@ def test_a_distribution_without_a_rate_is_refused() -> None:
 
 
 @pytest.mark.parametrize("rate", ["0", "-1", "fast"])
-def test_wrong_rate_is_told(rate: str) -> None:
+def test_wrong_rate_is_refused(rate: str) -> None:
     with pytest.raises(UserError, match=r"request_rates\.0\b"):
         called("--request-rate", rate)
 
@@ -157,7 +157,7 @@ def test_help_says_what_each_option_does() -> None:
         assert field.description and field.description in text
 
 
-def test_the_subject_of_a_campaign_is_told_in_a_few_words() -> None:
+def test_a_campaign_has_a_short_subject() -> None:
     assert SweepOptions.model_validate({"models": ("a", "b"), "variant": "full"}).subject == "a, b (full)"
     assert SweepOptions(onnx="x/m.onnx").subject == "m.onnx"
     assert SweepOptions(model_dir="/y/own").subject == "own (tiny)"

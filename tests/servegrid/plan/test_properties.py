@@ -154,7 +154,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @given(lines=st.lists(ROWS.map(json.dumps) | DOCUMENTS.map(json.dumps) | st.text(max_size=20), max_size=4))
 @anything
 def test_a_campaign_with_any_lines_in_it_is_read(lines: list[str], campaign: Path) -> None:
-    """Lines that are no rows are left out; the sound rows beside them stay."""
+    """Lines that are no rows are left out; the sound rows stay."""
     sound = json.dumps({"kind": "cell", "cell": "sound", "verdict": "passed"})
     text = "\n".join([sound, *lines])
     (campaign / "rows.jsonl").write_bytes(text.encode(errors="surrogatepass"))

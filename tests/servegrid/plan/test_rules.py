@@ -144,7 +144,7 @@ def test_onnx_is_native_where_the_release_is_known_to_take_its_opset(
             "24.12",
             "it is not known which TensorRT Triton 24.12 has; triton_releases.yaml may say it",
         ),
-        (None, "21.10", None),  # that it is not installed is told elsewhere
+        (None, "21.10", None),  # another check reports that it is not installed
     ],
 )
 def test_engine_is_native_where_the_release_has_the_tensorrt_that_builds_it(

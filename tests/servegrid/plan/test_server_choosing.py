@@ -57,15 +57,15 @@ def test_the_options_say_which_server_else_the_profile_else_the_embedded_one(cpu
         ({"server": "docker", "cores_awake": True}, "cores_awake.*embedded"),
     ],
 )
-def test_what_does_not_go_together_is_told(cpu: GpuProfile, options: dict[str, Any], said: str) -> None:
+def test_options_that_do_not_go_together_are_refused(
+    cpu: GpuProfile, options: dict[str, Any], said: str
+) -> None:
     with pytest.raises(UserError, match=said):
         choose_server(SweepOptions.model_validate(options), cpu, SERVERS)
 
 
 @pytest.mark.parametrize("asked", [None, True])
-def test_cores_are_kept_awake_for_the_server_and_said_of_every_cell(
-    asked: bool | None, site: Site, cpu: GpuProfile
-) -> None:
+def test_cores_awake_is_a_field_of_every_cell(asked: bool | None, site: Site, cpu: GpuProfile) -> None:
     assert choose_server(SweepOptions(cores_awake=asked), cpu, SERVERS).cores_awake is bool(asked)
     of_profile = cpu.model_copy(update={"server": ServerChoice(cores_awake=True)})
     assert choose_server(SweepOptions(cores_awake=asked), of_profile, SERVERS).cores_awake

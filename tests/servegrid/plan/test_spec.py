@@ -1,4 +1,4 @@
-"""Specs from YAML: what is wrong is said with file, key and what was expected."""
+"""Specs from YAML: an error names the file, the key and the expected value."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_file_of_another_kind_is_refused(path: Path, text: str, said: str) -> No
     assert "\n" not in found
 
 
-def test_invalid_yaml_is_told_with_its_line(path: Path) -> None:
+def test_invalid_yaml_is_refused_with_its_line(path: Path) -> None:
     assert "line 2, column" in message_of(path, "a: 1\nb: [1, 2\n")
 
 
@@ -183,7 +183,7 @@ def test_folder_cannot_be_read(tmp_path: Path) -> None:
         load_yaml(tmp_path, GpuProfile)
 
 
-def test_wrong_profile_is_told_in_the_same_way(tmp_path: Path) -> None:
+def test_wrong_profile_is_refused_in_the_same_way(tmp_path: Path) -> None:
     path = tmp_path / "card.yaml"
     path.write_text("name: card\ndevice_kind: tpu\n")
     with pytest.raises(UserError) as caught:

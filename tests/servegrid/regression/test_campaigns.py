@@ -64,7 +64,7 @@ def repeats(results: Path, name: str, *speeds: float) -> str:
     return str(results / name)
 
 
-def test_repeats_tell_a_small_change_and_what_varies_between_runs(tmp_path: Path) -> None:
+def test_repeats_show_small_changes_and_variation_between_runs(tmp_path: Path) -> None:
     a = repeats(tmp_path, "a", 1.0, 1.003, 0.997, 1.001)
     small = repeats(tmp_path, "b", 0.95, 0.953, 0.948, 0.951)
     wide = repeats(tmp_path, "c", 1.1, 0.85, 0.97, 0.8)
@@ -99,7 +99,7 @@ def test_cores_that_were_kept_awake_are_a_setting_and_older_campaigns_had_none(t
         compared(tmp_path, "old", "awake")
 
 
-def test_how_many_requests_there_were_is_no_setting_how_many_were_asked_for_is(tmp_path: Path) -> None:
+def test_the_planned_request_count_is_a_setting_the_measured_one_is_not(tmp_path: Path) -> None:
     for name, asked, had in (("a", 50, 1513), ("again", 50, 1474), ("more", 100, 1513)):
         campaign(tmp_path, name, 1.0, minimum_request_count=asked, request_count=had)
     assert set(changes(compared(tmp_path, "a", "again")).values()) == {"same"}
@@ -107,7 +107,7 @@ def test_how_many_requests_there_were_is_no_setting_how_many_were_asked_for_is(t
         compared(tmp_path, "a", "more")
 
 
-def test_a_cell_that_no_longer_runs_has_regressed_and_one_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_cell_that_fails_now_has_regressed_and_a_missing_one_is_listed(tmp_path: Path) -> None:
     campaign(tmp_path, "a", 1.0)
     campaign(tmp_path, "b", 1.0, cells=("m-onnx",), verdict="failed_accuracy")
     found = compared(tmp_path, "a", "b")

@@ -1,4 +1,4 @@
-"""Two served models asked in turns: one that is slower is flagged, one that is not is not."""
+"""Two served models in interleaved runs: a slower one is flagged, an equal one is not."""
 
 from __future__ import annotations
 

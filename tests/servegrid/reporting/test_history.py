@@ -48,7 +48,7 @@ def campaign(results: Path, name: str, verdict: str = "passed", **changes: objec
     writer.append("measurement", POINT | changes | {"campaign": name})
 
 
-def test_throughput_beyond_noise_is_told_with_what_changed(tmp_path: Path) -> None:
+def test_throughput_beyond_noise_is_listed_with_the_changes(tmp_path: Path) -> None:
     campaign(tmp_path, "20260101")
     campaign(tmp_path, "20260102", throughput=103.0)
     newer = json.dumps({"torch": "2.13", "onnx": "1.23"})

@@ -173,7 +173,7 @@ def test_share_of_the_limit_is_drawn_where_it_was_counted(cells: Rows, points: R
     assert "share-online" in drawn and "share-offline" not in drawn, "no point is offline"
 
 
-def test_energy_is_shown_where_the_card_told_its_power_and_is_never_zero(cells: Rows, points: Rows) -> None:
+def test_energy_is_shown_only_where_the_power_is_known(cells: Rows, points: Rows) -> None:
     told = {"cell": "a", "throughput": 600.0, "power_w": 300.0}
     rows = points(told, {"cell": "a", "throughput": 600.0, "scenario": "offline"})
     found = payload(page("c", cells({"cell": "a"}), rows))

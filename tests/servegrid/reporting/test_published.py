@@ -1,4 +1,4 @@
-"""NVIDIA's published figures: the files of models/ are the documents' to the digit, and stand beside ours."""
+"""NVIDIA's published figures: models/ has NVIDIA's values, and the report joins them with our points."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_stated_parameters_are_kept() -> None:
         assert PARAMETER + "Triton Preferred Batch Sizes" in stated[model]
 
 
-def test_row_of_the_same_card_stands_beside_ours() -> None:
+def test_our_point_is_joined_with_the_row_of_the_same_card() -> None:
     (row,) = join_published(points({}), TABLES).rows(named=True)
     assert (row["published"], row["ratio"]) == (133.3, 2.0)
     assert row["differs"] == ""
@@ -139,7 +139,7 @@ def test_settings_that_both_sides_state_are_named_where_they_differ() -> None:
 @pytest.mark.parametrize(
     "change", [{"variant": "tiny"}, {"batch": 7}, {"precision": "fp32"}, {"accelerator": "amp"}]
 )
-def test_point_that_was_not_published_has_nothing_beside_it(change: Row) -> None:
+def test_point_that_was_not_published_is_joined_with_nothing(change: Row) -> None:
     assert join_published(points(change), TABLES).is_empty()
 
 

@@ -1,6 +1,6 @@
 """A stand-in for the docker engine: its API on a unix socket, as far as `docker run`, `pull`, `ps`, `inspect`
-and `rm` use it. It records what it is asked; a container is a process of this host, with the mounts, the
-shared memory, the network, the user and the environment that it was told.
+and `rm` use it. It records its requests; a container is a process of this host, with the mounts, the
+shared memory, the network, the user and the environment that the request names.
 
 https://docs.docker.com/reference/api/engine/version/v1.47
 """

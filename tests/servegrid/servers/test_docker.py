@@ -88,7 +88,7 @@ def test_a_container_from_pull_to_stop(
     assert set(bound) == {"8000/tcp", "8001/tcp", "8002/tcp"}
     assert {entry["HostIp"] for entry in bound.values()} == {"127.0.0.1"}
     assert bound["8001/tcp"]["HostPort"] == running.grpc_url.rpartition(":")[2]
-    assert "successfully loaded 'echo'" in log.read_text()  # what it said is kept
+    assert "successfully loaded 'echo'" in log.read_text()  # its output is kept
 
 
 def docker_input(x: np.ndarray[Any, Any]) -> Any:
@@ -117,7 +117,7 @@ def test_a_container_that_ends_at_once_is_reported_with_its_words(engine: Any, p
         pytest.raises(StepError, match=r"(?s)\b3\b.*no kernel image is available") as caught,
         docker.serve(*place, choice("25.02")),
     ):
-        pytest.fail("the server was said to be ready")
+        pytest.fail("the server counted as ready")
     assert caught.value.log == str(place[2])
     assert not engine.containers
 
@@ -174,7 +174,7 @@ def test_formats_that_later_images_cannot_serve_get_the_last_one_that_can() -> N
         docker.capabilities(choice("25.20"))
 
 
-def test_what_is_missing_is_told(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_parts_are_reported(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path / 'no.sock'}")
     monkeypatch.setenv("PATH", str(tmp_path))
     (problem,) = docker.problems(site, choice("24.10"))

@@ -156,7 +156,7 @@ def fake_home(site: Site, tmp_path: Path) -> Callable[[str], Site]:
     return make
 
 
-@pytest.mark.fault("Servers", "told with its words", what="a server ends at once")
+@pytest.mark.fault("Servers", "an error with the server's own output", what="a server ends at once")
 def test_a_binary_that_ends_at_once_is_reported_with_its_words(fake_home: Any, tmp_path: Path) -> None:
     home = fake_home("echo 'libb64.so.0d: no such file' >&2; exit 3")
     begin = time.monotonic()
@@ -164,7 +164,7 @@ def test_a_binary_that_ends_at_once_is_reported_with_its_words(fake_home: Any, t
         pytest.raises(StepError, match=r"(?s)\b3\b.*libb64\.so\.0d: no such file") as caught,
         embedded.serve(home, tmp_path, tmp_path / "server.log"),
     ):
-        pytest.fail("the server was said to be ready")
+        pytest.fail("the server counted as ready")
     assert time.monotonic() - begin < 10.0
     assert caught.value.log == str(tmp_path / "server.log")
 
@@ -179,11 +179,11 @@ def test_a_binary_that_never_gets_ready_is_given_up_and_killed(
         pytest.raises(StepError, match=r"\b0\.5 s"),
         embedded.serve(fake_home("exec sleep 60"), tmp_path, tmp_path / "server.log"),
     ):
-        pytest.fail("the server was said to be ready")
+        pytest.fail("the server counted as ready")
     assert not alive(descendants() - before)
 
 
-def test_problems_of_an_empty_home_name_the_command_that_mends_them(site: Site, tmp_path: Path) -> None:
+def test_problems_of_an_empty_home_name_the_command_that_solves_them(site: Site, tmp_path: Path) -> None:
     empty = site.model_copy(update={"home": tmp_path})
     problem, *others = embedded.problems(empty)
     assert all(other.startswith("libpython") for other in others)  # of a host whose own Python has none

@@ -27,7 +27,7 @@ from servegrid.servers.launch import Start
 from servegrid.store.site import Site
 
 SERVING = Serving(batching="dynamic", max_batch_size=8)
-BOUNDED = "told within its time limit, with the server's log; the server is stopped and leaves nothing"
+BOUNDED = "an error within its time limit, with the server's log; the server is stopped and leaves nothing"
 SESSION = """
 import os, signal, time
 import numpy as np

@@ -127,12 +127,12 @@ def test_a_backend_that_does_not_answer_in_time_counts_as_absent_and_no_probe_st
 
 
 @pytest.mark.fault(
-    "Servers", "told with what to look at, without the token", what="a remote server refuses, for want of"
+    "Servers",
+    "an error that names the options to check, without the token",
+    what="a remote server refuses, for want of",
 )
 @pytest.mark.parametrize("lost", ["ca_file", "headers_file", "url"])
-def test_a_server_that_does_not_let_us_in_is_told_with_what_to_look_at(
-    guarded: ServerChoice, lost: str
-) -> None:
+def test_a_refused_connection_names_the_options_to_check(guarded: ServerChoice, lost: str) -> None:
     changes = (
         {"url": guarded.url.replace("grpcs:", "grpc:"), "ca_file": None} if lost == "url" else {lost: None}
     )  # type: ignore[union-attr]
@@ -201,8 +201,8 @@ def test_a_server_without_model_control_serves_what_it_has_loaded(
             assert client.is_model_ready("echo")
 
 
-@pytest.mark.fault("Security", "told without its content", what="a damaged file of headers")
-def test_files_that_cannot_be_read_are_told_without_their_content(tmp_path: Path) -> None:
+@pytest.mark.fault("Security", "an error without its content", what="a damaged file of headers")
+def test_unreadable_files_are_refused_without_their_content(tmp_path: Path) -> None:
     path = tmp_path / "headers"
     choice = ServerChoice(name="remote", url="grpc://127.0.0.1:1", headers_file=path)
     with pytest.raises(UserError, match=rf"headers_file.*{path}"):

@@ -71,7 +71,7 @@ def test_options_that_exclude_one_another(given: dict[str, object], said: str) -
     ],
 )
 @pytest.mark.fault("Inputs: paths and shapes", "one line that names the option; no process is started")
-def test_what_is_missing_or_wrong_is_told_before_any_process(
+def test_wrong_options_are_refused_before_any_process(
     given: dict[str, object], said: str, site: Site, tmp_path: Path, happened: Any
 ) -> None:
     (tmp_path / "folder").mkdir()
@@ -124,7 +124,7 @@ def test_file_of_a_parameter_is_one_from_whatever_folder_it_is_named(
     assert published(site, f"checkpoint={tmp_path}/data/net.pt") == relative
 
 
-def test_code_and_files_beside_the_folder_are_in_the_key(site: Site, tmp_path: Path) -> None:
+def test_code_and_files_outside_the_folder_are_in_the_key(site: Site, tmp_path: Path) -> None:
     weights = tmp_path / "weights"
     weights.write_text("1")
     keys = []

@@ -1,4 +1,4 @@
-"""Environments that a profile names: what is found in them, and what is said of those that will not do."""
+"""Environments that a profile names: the versions in them, and the reasons why one is refused."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_what_it_lacks_is_named() -> None:
         check(HERE, ("numpy", "no-such-distribution"))
 
 
-def test_folder_that_is_no_environment_is_told(tmp_path: Path) -> None:
+def test_folder_that_is_no_environment_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match=f"{tmp_path}/bin/python"):
         check(tmp_path, ())
     (tmp_path / "bin").mkdir()

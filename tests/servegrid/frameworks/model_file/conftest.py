@@ -53,7 +53,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def ask(files: Path, run_python: Callable[..., str]) -> Callable[..., dict[str, str]]:
-    """`ask(kind, script, after)`: what is said of each of the `cases` that a script makes, by their ids; a
+    """`ask(kind, script, after)`: the message for each of the `cases` that a script makes, by their ids; a
     second script may work on with what was read."""
 
     def run(kind: str, script: str, after: str = "") -> dict[str, str]:
