@@ -252,6 +252,6 @@ def test_missing_artifact_is_refused_with_the_advice_to_run_the_cell_again(
 ) -> None:
     (site.store.root / "objects" / "digest" / "model.onnx").unlink()
     (site.store.root / "objects" / "digest").rmdir()
-    with pytest.raises(UserError, match=r"digest.*again"):
+    with pytest.raises(UserError, match=r"toy-onnx/toy/1/artifact\b.*again"):
         bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
     assert not (tmp_path / "bundle").exists()
