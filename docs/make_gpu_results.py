@@ -18,9 +18,9 @@ of its bars.
 
 The bars were set for an H100. Nearly all figures were measured on an H200 (141 GB), the same processor with
 more and faster memory. The host was a virtual machine with 16 cores of an Intel Xeon, driver 580.159.04,
-Python 3.12, torch 2.11 with CUDA 13.0, onnxruntime-gpu 1.31.1 (the wheel from PyPI: without the device code of
-cards other than sm_90 and without its TensorRT provider), Triton 2.51, perf_analyzer 2.60, hosted backend. Weights are
-random, so no metric gates a cell: the verdict is `measured`.
+Python 3.12, torch 2.11 with CUDA 13.0, onnxruntime-gpu 1.31.1 (the wheel from PyPI: without the device code
+of cards other than sm_90 and without its TensorRT provider), Triton 2.51, perf_analyzer 2.60, hosted backend.
+Weights are random, so no metric gates a cell: the verdict is `measured`.
 
 - **figure**: the highest throughput of all campaigns with these cores, in inferences/s, and its p99 in ms.
 - **campaigns**: of the campaigns that measured the point, the number that reached the bar, with any setting
