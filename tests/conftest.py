@@ -55,9 +55,9 @@ class Triton:
     def load(
         self, name: str, artifact: Path, interface: Interface, *, format_: Format = "onnx", **serving: Any
     ) -> str:
-        """Write the repository of a hosted model and load it; dynamic, batches up to 8, unless told."""
-        asked = {"batching": "dynamic", "max_batch_size": 8} | serving
-        self.write(name, artifact, interface, format_=format_, serving=Serving.model_validate(asked))
+        """Write the repository of a hosted model and load it; by default dynamic, batches up to 8."""
+        fields = {"batching": "dynamic", "max_batch_size": 8} | serving
+        self.write(name, artifact, interface, format_=format_, serving=Serving.model_validate(fields))
         self.client.load_model(name)
         return name
 

@@ -65,8 +65,8 @@ def test_the_plan_has_exactly_the_expected_cells() -> None:
 def test_cells_of_both_tensorflow_models(sweep: Callable[..., pl.DataFrame]) -> None:
     models = ("resnet50", "wide_and_deep")
     words = [word for model in models for word in ("--model", model)]
-    asked = ("--format", "tf-savedmodel", "--precision", "fp32", "--accelerator", "none")
-    cells = sweep(*words, *asked, "--max-concurrency", "1", "--window-s", "0.3")
+    options = ("--format", "tf-savedmodel", "--precision", "fp32", "--accelerator", "none")
+    cells = sweep(*words, *options, "--max-concurrency", "1", "--window-s", "0.3")
     check(cells, EXPECTED.filter(pl.col("cell").is_in([f"{m}-tiny-tf-savedmodel-fp32" for m in models])))
 
 

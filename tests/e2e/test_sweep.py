@@ -126,8 +126,8 @@ def test_the_api_shows_one_task_run_a_stage_and_cell(sweep: Any, api: Any) -> No
 
 def test_campaign_and_run_send_heartbeats_and_cells_none(sweep: Any, api: Any) -> None:
     tag = {"id": [f"prefect.tag.{sweep[0].campaign.name}"]}
-    asked = {"event": {"name": ["prefect.flow-run.heartbeat"]}, "related": tag}
-    events = api.post("events/filter", {"filter": asked})["events"]
+    wanted = {"event": {"name": ["prefect.flow-run.heartbeat"]}, "related": tag}
+    events = api.post("events/filter", {"filter": wanted})["events"]
     names = {event["resource"]["prefect.resource.name"] for event in events}
     assert names == {"bert_large_qa (tiny) on cpu", "bert_large_qa on cpu"}
 
@@ -163,8 +163,19 @@ def test_a_second_sweep_builds_nothing_and_measures_again(sweep: Any, api: Any) 
     assert online["request_rate"].to_list() == [None, None, 20.0]
     assert online["distribution"].to_list() == [None, None, "poisson"]
     assert online["knee"].sum() == 1
-    told = ("repeats", "throughput_spread", "latency_spread", "component_residual_ms", "generator_cores")
-    assert measurements.select("failed_checks", "client_limited", *told).null_count().sum_horizontal()[0] == 0
+    measured_columns = (
+        "repeats",
+        "throughput_spread",
+        "latency_spread",
+        "component_residual_ms",
+        "generator_cores",
+    )
+    assert (
+        measurements.select("failed_checks", "client_limited", *measured_columns)
+        .null_count()
+        .sum_horizontal()[0]
+        == 0
+    )
     assert online["littles_law_residual"].is_null().to_list() == [False, False, True]
     assert "20/s" in (command.campaign / "report.md").read_text()
 

@@ -88,8 +88,8 @@ def test_a_damaged_artifact_is_built_again(site: Site) -> None:
     ref = site.store.find(exported.key)
     assert ref is not None
     (site.store.path(ref) / "file").write_text("damaged")
-    (told,) = (r for r in forecast.why(*find(site), site) if not r.stored)
-    assert told.lines == ("export: built again; its artifact is damaged or gone",)
+    (missing,) = (r for r in forecast.why(*find(site), site) if not r.stored)
+    assert missing.lines == ("export: built again; its artifact is damaged or gone",)
 
 
 MODEL = "models/tiny_mlp"
@@ -167,8 +167,8 @@ def test_an_input_that_was_built_anew_is_named(site: Site) -> None:
     edit(site.models / "tiny_mlp" / "model.yaml", "opset: 13", "opset: 14")
     assert differing(site)["convert_onnx"] == ["(source)"]
     keep(site, stages=2)
-    (told,) = (r for r in forecast.why(*find(site), site) if not r.stored)
-    assert [d.field for d in told.differences] == ["inputs.source"]
+    (missing,) = (r for r in forecast.why(*find(site), site) if not r.stored)
+    assert [d.field for d in missing.differences] == ["inputs.source"]
 
 
 def test_command_names_just_what_was_edited(site: Site) -> None:

@@ -57,8 +57,8 @@ def test_plan_has_the_cells_of_every_model_in_order(site: Site) -> None:
 
 def test_a_generator_other_than_the_chosen_one_is_noted(site: Site) -> None:
     plans = plan(SweepOptions(models=("bert",), formats=("onnx",)), site)
-    asked = SweepOptions(generator="perf_analyzer")
-    assert generator_notes(asked, plans, site) == ()
+    options = SweepOptions(generator="perf_analyzer")
+    assert generator_notes(options, plans, site) == ()
     with_rate = SweepOptions(generator="perf_analyzer", slo="p99=1s")
     (line,) = generator_notes(with_rate, plans, site)
     assert line.startswith("the client sends at request rates")
@@ -67,7 +67,7 @@ def test_a_generator_other_than_the_chosen_one_is_noted(site: Site) -> None:
     inputs = tuple(t.model_copy(update={"shape": (4, *t.shape[1:])}) for t in model.plugin.spec.inputs)
     spec = model.plugin.spec.model_copy(update={"inputs": inputs})
     fixed = model.model_copy(update={"plugin": model.plugin.model_copy(update={"spec": spec})})
-    (line,) = generator_notes(asked, (fixed,), site)
+    (line,) = generator_notes(options, (fixed,), site)
     assert line.startswith("bert: the client measures it")
 
 
@@ -154,7 +154,7 @@ def test_plan_passes_on_what_was_chosen(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "named"),
     [
         (SweepOptions(models=("bret",)), "model.*'bret'.*'bert'"),
         (SweepOptions(models=("bert",), variant="ful"), "variant.*'ful'.*'full'"),
@@ -164,8 +164,8 @@ def test_plan_passes_on_what_was_chosen(site: Site) -> None:
         (SweepOptions(models=("bert",), server="embeded"), "server.*'embeded'.*'embedded'"),
     ],
 )
-def test_unknown_name_is_refused_with_the_nearest(site: Site, options: SweepOptions, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_unknown_name_is_refused_with_the_nearest(site: Site, options: SweepOptions, named: str) -> None:
+    with pytest.raises(UserError, match=named):
         plan(options, site)
 
 
@@ -232,18 +232,18 @@ def test_every_file_that_a_variant_wants_is_named_with_where_to_get_it(site: Sit
     (site.sources / "bert" / "vocab.txt").touch()
     with pytest.raises(UserError) as caught:
         check_sources(plugin, "full", site)
-    said = str(caught.value)
+    message = str(caught.value)
     for source in plugin.spec.variants["full"].sources:
         there = source.file == "vocab.txt"
-        assert (str(site.sources / "bert" / source.file) in said) is not there
-        assert there or source.published in said
+        assert (str(site.sources / "bert" / source.file) in message) is not there
+        assert there or source.published in message
     check_sources(plugin, "tiny", site)
 
 
 def test_named_environment_is_looked_at_where_a_server_could_serve_what_it_makes(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No server with a tensorflow backend runs here: one is only said to."""
+    """No server with a tensorflow backend runs here: the test only pretends that one does."""
     monkeypatch.setattr(embedded, "BACKENDS", ("tensorflow", "python"))
     site = site.model_copy(update={"models": ROOT / "models"})
     options = SweepOptions(

@@ -72,14 +72,14 @@ def point(batch: int, *throughputs: float) -> MeasuredPoint:
             "generator_version": "1",
         }
     )
-    asked = Point(batch=batch, concurrency=1, request_count=50, shared_memory="none", warm_up=True)
+    point = Point(batch=batch, concurrency=1, request_count=50, shared_memory="none", warm_up=True)
     return MeasuredPoint(
         batch=batch,
         concurrency=1,
         measurement=measurement,
         started_at="2026-01-02T03:04:05.000+00:00",
         ended_at="2026-01-02T03:04:15.000+00:00",
-        trust=examine(asked, measurement),
+        trust=examine(point, measurement),
     )
 
 

@@ -174,15 +174,15 @@ def test_client_finds_the_tumour_in_a_served_volume(
 ) -> None:
     axes = (-1, 4, 12, 12, 12)
     io = interface([("INPUT__0", "float16", axes)], [("OUTPUT__0", "float16", axes)])
-    asked = ("--url", server.running.grpc_url, "--model", server.load("nnunet_client", artifact, io))
-    told = child.output(child.start(PLUG_IN / "client.py", *asked)).splitlines()
-    scores = [float(line.split()[-1]) for line in told[:3]]
-    assert min(scores) > 0.7, told  # a tumour half again as large as those that it was trained on
+    server_options = ("--url", server.running.grpc_url, "--model", server.load("nnunet_client", artifact, io))
+    lines = child.output(child.start(PLUG_IN / "client.py", *server_options)).splitlines()
+    scores = [float(line.split()[-1]) for line in lines[:3]]
+    assert min(scores) > 0.7, lines  # a tumour half again as large as those that it was trained on
     # A volume of one's own: smaller than a patch along one axis, 2 x 2 patches along the others.
     volume, classes = modules("blobs").make_volume(18, np.random.default_rng(1))
     np.save(tmp_path / "volume.npy", volume[:, 4:14])
-    again = child.start(PLUG_IN / "client.py", *asked, "--volume", tmp_path / "volume.npy")
-    told = child.output(again).splitlines()
+    again = child.start(PLUG_IN / "client.py", *server_options, "--volume", tmp_path / "volume.npy")
+    lines = child.output(again).splitlines()
     for number in (1, 2, 3):
-        found, real = int(told[number - 1].split()[2]), int((classes[4:14] == number).sum())
-        assert 0.6 * real < found < 1.6 * real, told
+        found, real = int(lines[number - 1].split()[2]), int((classes[4:14] == number).sum())
+        assert 0.6 * real < found < 1.6 * real, lines

@@ -215,8 +215,8 @@ def test_client_reads_and_describes(tmp_path: Path, modules: Any) -> None:
     classes[1, 0] = [0, 1, 2]
     classes[0, 0, 0] = 1
     real = np.where(classes == 1, 0, classes)
-    told = client.describe(image, classes, None, 3).splitlines()
-    assert told[:3] == ["class 1: 2 voxels", "class 2: 1 voxels", "slice 1 of 2:"]
-    assert told[3:] == [f" {client.SHADES[4]}@  .12", "     ..."]
-    told = client.describe(image, classes, real, 3).splitlines()
-    assert told[:2] == ["class 1: 2 voxels, Dice 0.000", "class 2: 1 voxels, Dice 1.000"]
+    lines = client.describe(image, classes, None, 3).splitlines()
+    assert lines[:3] == ["class 1: 2 voxels", "class 2: 1 voxels", "slice 1 of 2:"]
+    assert lines[3:] == [f" {client.SHADES[4]}@  .12", "     ..."]
+    lines = client.describe(image, classes, real, 3).splitlines()
+    assert lines[:2] == ["class 1: 2 voxels, Dice 0.000", "class 2: 1 voxels, Dice 1.000"]

@@ -43,7 +43,7 @@ pytestmark = [
 ]
 
 
-def asked(tiny: Any) -> BuildRequest:
+def engine_request(tiny: Any) -> BuildRequest:
     """The request that converts the tiny model's ONNX to an engine."""
     engine = tiny.cell.product.model_copy(update={"format": "trt"})
     graph = convert.source(engine)
@@ -64,7 +64,7 @@ def engines(
     jobs = {}
     for name, precision in product(MODELS, PRECISIONS):
         tiny = tiny_cell(name, precision=precision)
-        request, folder = asked(tiny), tmp_path_factory.mktemp(f"{name}-{precision}")
+        request, folder = engine_request(tiny), tmp_path_factory.mktemp(f"{name}-{precision}")
         sources = {key: tiny.folder(ref) for key, ref in request.inputs.items()}
         job = Job(
             step=request.stage, fields=request.fields, inputs=sources, plugin=tiny.at.plugin, output=folder
@@ -124,7 +124,7 @@ def test_engine_that_was_not_run_proves_nothing_says_so_and_is_not_served(
         assert not (folder / "margins.json").exists()
         assert (folder / NOT_RUN).read_text().endswith("; this host has none")
     tiny = tiny_cell("bert_large_qa")
-    converted = build(asked(tiny), tiny.at)
+    converted = build(engine_request(tiny), tiny.at)
     assert sorted(p.name for p in tiny.folder(converted).iterdir()) == [
         "engine.json", "example.npz", "interface.json", "model.plan", NOT_RUN,
     ]  # fmt: skip
@@ -138,14 +138,14 @@ def test_key_of_an_engine_holds_all_that_it_depends_on(
     tiny_cell: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny = tiny_cell("bert_large_qa")
-    first = asked(tiny)
+    first = engine_request(tiny)
     assert set(first.libraries) == {"tensorrt", "torch"}
     assert {"library", "shapes", "workspace_bytes", "card"} <= set(first.fields)
-    assert asked(tiny).key == first.key
+    assert engine_request(tiny).key == first.key
     keys = {first.key}
     for found in ({"compute_capability": "8.6", "driver": "1"}, {"compute_capability": "8.6", "driver": "2"}):
         monkeypatch.setattr(base, "card", lambda found=found: found)
-        keys.add(asked(tiny).key)
+        keys.add(engine_request(tiny).key)
     monkeypatch.setattr(trt, "provider", lambda name: "tensorrt")
-    keys.add(asked(tiny).key)
+    keys.add(engine_request(tiny).key)
     assert len(keys) == 4

@@ -102,8 +102,8 @@ def artifact(tmp_path: Path) -> Path:
 def test_config_says_exactly_what_the_serving_says(
     format_: Format, backend: str, serving: str, io: Interface, artifact: Path, tmp_path: Path
 ) -> None:
-    asked = SERVINGS[serving].model_copy(update={"backend": backend})
-    write_repository(tmp_path / "repository", "it", format_, asked, io, artifact)
+    serving_model = SERVINGS[serving].model_copy(update={"backend": backend})
+    write_repository(tmp_path / "repository", "it", format_, serving_model, io, artifact)
     text = (tmp_path / "repository" / "it" / "config.pbtxt").read_text()
     golden = f'name: "it" {HOW[format_, backend]} {BATCHING[serving]}'
     if (backend, serving) == ("hosted", "disabled") and FORMATS[format_].ON_DEVICE:  # on a GPU
@@ -188,8 +188,8 @@ def test_native_config_lacks_nothing_but_the_backend(
     native = SERVINGS[serving].model_copy(update={"backend": "native", "device_kind": "cpu"})
     name = f"native-{format_}-{serving}"
     write_repository(server.repository, name, format_, native, io, artifact)
-    said, _ = server.refusal(name)
-    assert f"unable to find backend library for backend '{FORMATS[format_].NATIVE_BACKEND}'" in said
+    message, _ = server.refusal(name)
+    assert f"unable to find backend library for backend '{FORMATS[format_].NATIVE_BACKEND}'" in message
 
 
 def test_the_server_refuses_a_preferred_batch_size_over_the_maximum(
@@ -197,8 +197,8 @@ def test_the_server_refuses_a_preferred_batch_size_over_the_maximum(
 ) -> None:
     wrong = Serving(batching="dynamic", max_batch_size=8, preferred_batch_sizes=(16,), backend="native")
     write_repository(server.repository, "over", "onnx", wrong, io, artifact)
-    said, log = server.refusal("over")
-    assert "unable to find backend library" not in said
+    message, log = server.refusal("over")
+    assert "unable to find backend library" not in message
     assert "dynamic batching preferred size must be <= max batch size for over" in log
 
 
@@ -207,8 +207,8 @@ def test_the_server_refuses_a_field_that_it_does_not_know(io: Interface, artifac
     write_repository(server.repository, "unknown", "onnx", native, io, artifact)
     with (server.repository / "unknown" / "config.pbtxt").open("a") as file:
         file.write("no_such_field: 3\n")
-    said, log = server.refusal("unknown")
-    assert "unable to find backend library" not in said
+    message, log = server.refusal("unknown")
+    assert "unable to find backend library" not in message
     assert 'has no field named "no_such_field"' in log
 
 

@@ -50,7 +50,7 @@ def test_values_just_on_their_bounds_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "named"),
     [
         ({"tensors": (tensor(0.0023, 1),)}, ("tensor y: ", "0.0123", "0.01 ")),
         ({"tensors": (tensor(math.nan, 1),)}, ("tensor y: ", "nan", "0.01 ")),
@@ -71,11 +71,11 @@ def test_values_just_on_their_bounds_pass() -> None:
     ],
 )
 def test_each_bound_fails_alone_and_its_figures_are_reported(
-    change: dict[str, Any], said: tuple[str, ...]
+    change: dict[str, Any], named: tuple[str, ...]
 ) -> None:
     failures = judged(change)
-    assert len(failures) == bool(said)
-    assert [part for part in said if part not in failures[0]] == []
+    assert len(failures) == bool(named)
+    assert [part for part in named if part not in failures[0]] == []
 
 
 def test_drop_is_bounded_by_precision() -> None:

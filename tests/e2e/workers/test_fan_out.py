@@ -165,8 +165,8 @@ def test_cancelling_a_campaign_cancels_its_runs(grid: Any, cancelled: str, wait_
 def test_cancelling_a_campaign_of_the_commands_own_process_ends_it(grid: Any, wait_for: Any) -> None:
     words = ("--model", "tiny_mlp", "--format", "onnx", "--profile", "test-b", "--generator", "client")
     process = grid.command.start("sweep", *words)
-    asked = {"name": {"any_": ["tiny_mlp (tiny) on test-b"]}, "state": {"type": {"any_": ["RUNNING"]}}}
-    (run,) = wait_for(lambda: grid.flow_runs(**asked), 60)
+    wanted = {"name": {"any_": ["tiny_mlp (tiny) on test-b"]}, "state": {"type": {"any_": ["RUNNING"]}}}
+    (run,) = wait_for(lambda: grid.flow_runs(**wanted), 60)
     name = run["parameters"]["campaign"]
     wait_for(lambda: leases.holder(grid.campaign(name) / "leader.lock"), 30)
     grid.api.post(f"flow_runs/{run['id']}/set_state", {"state": {"type": "CANCELLING"}})

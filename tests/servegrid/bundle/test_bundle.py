@@ -159,13 +159,15 @@ def test_client_is_that_of_the_campaigns_model(
     assert (client.read_text() if client.exists() else None) == packed
 
 
-@pytest.mark.parametrize(("kind", "asked"), [("cpu", "onnxruntime==1.2"), ("gpu", "onnxruntime-gpu==1.2")])
+@pytest.mark.parametrize(
+    ("kind", "requirement"), [("cpu", "onnxruntime==1.2"), ("gpu", "onnxruntime-gpu==1.2")]
+)
 def test_image_gets_the_libraries_as_they_are_published(
-    site: Site, tmp_path: Path, kind: str, asked: str
+    site: Site, tmp_path: Path, kind: str, requirement: str
 ) -> None:
     row = {**CELL, "versions": '{"onnxruntime": "1.2+local"}', "dynamic": json.dumps({"device_kind": kind})}
     write_starts(tmp_path, row, site)
-    assert f"pip install --quiet {asked} &&" in (tmp_path / "start-docker.sh").read_text()
+    assert f"pip install --quiet {requirement} &&" in (tmp_path / "start-docker.sh").read_text()
 
 
 def test_client_compares_answers_of_other_lengths() -> None:

@@ -89,11 +89,11 @@ def test_failed_step_is_repeated_from_the_pack_alone(campaign: tuple[Path, Site]
 
     again = subprocess.run(["sh", str(target / "repeat.sh")], capture_output=True, text=True, check=False)
     assert again.returncode == 1
-    said = "ValueError: 8 fourteen of tiny are bad weights"
-    assert str(error).endswith(said) and again.stderr.endswith(said + "\n")
+    message = "ValueError: 8 fourteen of tiny are bad weights"
+    assert str(error).endswith(message) and again.stderr.endswith(message + "\n")
     assert (target / "output" / "read").read_text() == "fourteen"
-    assert said in (target / "logs" / "toy-onnx.prepare.log").read_text()
-    assert said in (target / "README.md").read_text()
+    assert message in (target / "logs" / "toy-onnx.prepare.log").read_text()
+    assert message in (target / "README.md").read_text()
     assert json.loads((target / "cell.json").read_text())["dynamic"]["max_batch_size"] == 8
     assert not list(target.rglob("unused.py")), "only the files of another folder that the plug-in imports"
 

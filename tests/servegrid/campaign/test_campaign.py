@@ -67,8 +67,8 @@ def test_campaign_is_resumed_with_its_options_and_the_next_attempt(
 
 def test_the_objective_of_a_campaign_is_that_of_its_options(tmp_path: Path) -> None:
     assert objective(tmp_path) is None, "no campaign was begun by this program"
-    asked = OPTIONS.model_copy(update={"slo": "p99=50ms"})
-    with leading(tmp_path, asked, (), resume=False):
+    options = OPTIONS.model_copy(update={"slo": "p99=50ms"})
+    with leading(tmp_path, options, (), resume=False):
         assert str(objective(tmp_path)) == "p99=50ms"
 
 

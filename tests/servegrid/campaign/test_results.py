@@ -171,9 +171,9 @@ def test_unknown_campaign_is_refused_with_the_nearest_and_the_newest_names(tmp_p
     (tmp_path / "20269999-empty").mkdir()
     with pytest.raises(UserError) as caught:
         read(tmp_path / "20260104-y")
-    said, _, known = str(caught.value).partition("known: ")
-    assert str(tmp_path) in said and "'20260104-y'" in said
-    assert "did you mean '20260104-x'" in said
+    message, _, known = str(caught.value).partition("known: ")
+    assert str(tmp_path) in message and "'20260104-y'" in message
+    assert "did you mean '20260104-x'" in message
     assert known == "20260102-x, 20260104-x, 20260101-x, 20260103-x", "the last written first"
 
 

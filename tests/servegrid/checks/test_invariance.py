@@ -93,16 +93,16 @@ class Numbers:
 
 def test_of_large_batches_some_rows_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(invariance, "ROWS", 16)
-    asked: list[int] = []
+    sizes: list[int] = []
 
     def ask(batch: Any) -> dict[str, Any]:
-        asked.append(len(batch))
+        sizes.append(len(batch))
         return {"y": batch + 0.5 * (len(batch) == 5000) * (batch == 4999)}  # the last row of the largest
 
     grown, alone = invariance._sizes(ask, Numbers(), 5000)
     assert (grown["y"] != alone["y"]).sum() == 1
-    assert asked.count(1) < 200
-    assert [size for size in asked if size > 1] == [*range(2, 17), *(2**p for p in range(5, 13)), 5000]
+    assert sizes.count(1) < 200
+    assert [size for size in sizes if size > 1] == [*range(2, 17), *(2**p for p in range(5, 13)), 5000]
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -111,10 +111,10 @@ def test_each_kind_of_fault_is_named(
 ) -> None:
     endpoint, serving = load(name)
     found = prove(endpoint, samples, serving, floats.outputs, TOLERANCES, timeout_s=60.0)
-    said = " ".join(found.failures(TOLERANCES))
+    failures = " ".join(found.failures(TOLERANCES))
     kinds = FAULTS[name][2]
-    assert {k for k in ("neighbours", "size", "instances") if k in said} >= kinds
-    assert bool(said) == bool(kinds)
+    assert {k for k in ("neighbours", "size", "instances") if k in failures} >= kinds
+    assert bool(failures) == bool(kinds)
     assert (found.largest_difference > 0.001) == bool(kinds)
 
 

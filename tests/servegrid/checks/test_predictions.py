@@ -38,8 +38,8 @@ def requests(server: Any, model: str, expected: int) -> int:
 
 def moved(endpoint: Endpoint, samples: Path, max_batch: int) -> float:
     """The largest change of a value with what shares its batch."""
-    alone, beside = neighbours(endpoint, samples, max_batch, TIMEOUT_S)
-    return float(np.nan_to_num(np.abs(alone["y"] - beside["y"]), nan=np.inf).max())
+    alone, together = neighbours(endpoint, samples, max_batch, TIMEOUT_S)
+    return float(np.nan_to_num(np.abs(alone["y"] - together["y"]), nan=np.inf).max())
 
 
 @pytest.fixture(scope="module")

@@ -78,7 +78,7 @@ def with_card(monkeypatch: pytest.MonkeyPatch, name: str, capability: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "capability", "said", "mend"),
+    ("name", "capability", "shown", "remedy"),
     [
         (CARD, "9.0", r"NVIDIA H100 80GB HBM3 \(profile h100\)", ""),
         (CARD, "8.0", "profile h100", "compute capability 8.0.*correct profile h100"),
@@ -86,10 +86,10 @@ def with_card(monkeypatch: pytest.MonkeyPatch, name: str, capability: str) -> No
     ],
 )
 def test_fake_card_is_matched_with_the_profiles(
-    monkeypatch: pytest.MonkeyPatch, name: str, capability: str, said: str, mend: str
+    monkeypatch: pytest.MonkeyPatch, name: str, capability: str, shown: str, remedy: str
 ) -> None:
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     with_card(monkeypatch, name, capability)
     check = found(default_site().model_copy(update={"profiles": ROOT / "gpu_profiles"}))["card"]
-    assert re.search(said, check.found)
-    assert re.search(mend, check.fix) if mend else check.fix == ""
+    assert re.search(shown, check.found)
+    assert re.search(remedy, check.fix) if remedy else check.fix == ""

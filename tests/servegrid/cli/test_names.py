@@ -141,9 +141,9 @@ def test_misspelt_name_is_refused_with_the_nearest(line: str, servegrid: Run, ho
     (home / "results" / "m-passed" / "campaign.json").touch()
     code, output = servegrid(*line.split())
     assert code == 2
-    said = " ".join(output.replace("│", " ").split()).lower()
-    assert "did you mean" in said, output
-    assert MISSPELT[line] in said.split("did you mean")[1].split("?")[0], output
+    message = " ".join(output.replace("│", " ").split()).lower()
+    assert "did you mean" in message, output
+    assert MISSPELT[line] in message.split("did you mean")[1].split("?")[0], output
 
 
 def test_sweep_on_a_profile_that_is_misspelt_ends_before_prefect_starts(servegrid: Run, home: Path) -> None:

@@ -89,12 +89,12 @@ def test_doctor_shows_the_whole_remedy(site: dict[str, str]) -> None:
     site["PREFECT_API_URL"] = "http://127.0.0.1:9/api"
     rows = [line.split("\t") for line in piped("doctor", env=site).splitlines()]
     assert {len(row) for row in rows} == {3}
-    mend = next(row[2] for row in rows if row[0] == "Prefect")
-    assert "PREFECT_API_URL" in mend
+    remedy = next(row[2] for row in rows if row[0] == "Prefect")
+    assert "PREFECT_API_URL" in remedy
     shown = in_a_terminal("doctor", env=site)
     words = re.sub("[┃│]", " ", shown).split()
-    for what, _, mend in rows[1:]:
-        assert not [word for word in f"{what} {mend}".split() if word not in words]
+    for what, _, remedy in rows[1:]:
+        assert not [word for word in f"{what} {remedy}".split() if word not in words]
 
 
 @pytest.mark.parametrize("words", [("history",), ("compare", "c1", "c2"), ("report", "c2")], ids=" ".join)

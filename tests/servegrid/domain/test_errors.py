@@ -26,8 +26,8 @@ def test_unknown_name_where_nothing_is_known_says_none() -> None:
 
 
 def test_at_most_three_names_are_guessed() -> None:
-    said = str(unknown("profile", "a1", ["a10", "a11", "a12", "a13", "a14"]))
-    assert said.partition("known:")[0].count("'a1") == 1 + 3
+    message = str(unknown("profile", "a1", ["a10", "a11", "a12", "a13", "a14"]))
+    assert message.partition("known:")[0].count("'a1") == 1 + 3
 
 
 def test_step_error_keeps_log_and_command_when_pickled() -> None:

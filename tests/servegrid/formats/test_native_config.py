@@ -1,4 +1,4 @@
-"""What the native backends are told: accelerators, CUDA graphs, warm-up; and that a real server takes it."""
+"""The configs of native backends: accelerators, CUDA graphs and warm-up; a real server reads them."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def test_accelerated_config_lacks_nothing_but_the_backend(
     serving = GPU.model_copy(update={"device_kind": "cpu"})
     name = f"accelerated-{case}"
     write_repository(server.repository, name, format_, serving, io, tmp_path, acceleration)
-    said, _ = server.refusal(name)
-    assert f"unable to find backend library for backend '{FORMATS[format_].NATIVE_BACKEND}'" in said
+    message, _ = server.refusal(name)
+    assert f"unable to find backend library for backend '{FORMATS[format_].NATIVE_BACKEND}'" in message
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,9 @@ def test_wrong_config_fails_otherwise(
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new, 1))
-    said, log = server.refusal("wrong")
-    assert "unable to find backend library" not in said
-    assert wrong in said + log
+    message, log = server.refusal("wrong")
+    assert "unable to find backend library" not in message
+    assert wrong in message + log
 
 
 def test_tensorrt_has_a_graph_for_each_known_batch_size(io: Interface, interface: Any) -> None:

@@ -33,7 +33,7 @@ begun = time.monotonic()
 try:
     proc.run(["sleep", "60"], log_path=folder / "log", timeout_s=0.5)
 except StepError as error:
-    found |= {"said": str(error), "limit": time.monotonic() - begun}
+    found |= {"message": str(error), "limit": time.monotonic() - begun}
 with leases.holding(folder / "lease", "first", wait_s=0):
     begun = time.monotonic()
     try:
@@ -59,7 +59,7 @@ def test_durations_do_not_follow_a_clock_that_jumps(
     assert found["days"] > 1, "the clock jumps"
     assert found["stage"] == pytest.approx(found["slept"], abs=0.05)
     assert 0.3 <= found["slept"] < 5
-    assert "ran past its limit of 0.5 s" in found["said"]
+    assert "ran past its limit of 0.5 s" in found["message"]
     assert 0.5 <= found["limit"] < 10
     assert 0.5 <= found["waited"] < 10
     happened(

@@ -51,8 +51,8 @@ def test_any_program_gets_the_defaults(tmp_path: Path, processes: Any) -> None:
     proc.run(
         processes.python("import json, os; print(json.dumps({**os.environ}))"), log_path=log, timeout_s=30
     )
-    told = json.loads(log.read_text().splitlines()[-1])
-    assert {name: told[name] for name in process_environment.DEFAULTS} == process_environment.DEFAULTS
+    shown = json.loads(log.read_text().splitlines()[-1])
+    assert {name: shown[name] for name in process_environment.DEFAULTS} == process_environment.DEFAULTS
 
 
 def test_caches_of_a_step_are_below_its_home(at: Workplace, tmp_path: Path) -> None:

@@ -252,6 +252,6 @@ def test_the_log_has_no_traceback_and_no_warning_from_answers(server: Any, float
     for size in (1, 2, 8):
         server.ask(float_identity, {"x": np.zeros((size, 3), np.float32)})
     unload(server.client, float_identity, timeout_s=10.0)  # what a destructor prints, it prints by now
-    said = server.log[start:]
+    logged = server.log[start:]
     for noise in ("PyCapsule", "Traceback", "Warning", "ValueError"):
-        assert noise not in said
+        assert noise not in logged

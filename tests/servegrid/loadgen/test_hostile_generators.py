@@ -66,10 +66,10 @@ NONSENSE = {
 def test_hostile_perf_analyzer(
     kind: str, with_script: Any, target: Target, monkeypatch: pytest.MonkeyPatch, happened: Any
 ) -> None:
-    script, said = NONSENSE[kind]
+    script, message = NONSENSE[kind]
     monkeypatch.setattr(perf_analyzer, "timeout_s", lambda point, target: 2.0)
     begun = time.monotonic()
-    with pytest.raises(StepError, match=said) as caught:
+    with pytest.raises(StepError, match=message) as caught:
         perf_analyzer.measure(POINT, target, with_script(script))
     assert time.monotonic() - begun < 30
     assert Path(caught.value.log).is_file()
@@ -114,7 +114,7 @@ with ExitStack() as stack:
 def test_a_client_without_room_for_shared_memory(small_shm: Any, tmp_path: Path, happened: Any) -> None:
     with pytest.raises(StepError) as caught:
         proc.run([*small_shm, sys.executable, "-c", REGION], log_path=tmp_path / "log", timeout_s=60)
-    said = str(caught.value).splitlines()[-1]
-    assert "/dev/shm has 0.1 MB free, and 1.0 MB are needed" in said
-    assert "--shared-memory none" in said
-    happened(said)
+    message = str(caught.value).splitlines()[-1]
+    assert "/dev/shm has 0.1 MB free, and 1.0 MB are needed" in message
+    assert "--shared-memory none" in message
+    happened(message)

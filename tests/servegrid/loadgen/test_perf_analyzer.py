@@ -92,9 +92,9 @@ def test_a_run_that_gave_up_is_an_error(tmp_path: Path, run: str) -> None:
 
 
 def test_a_table_of_another_concurrency_is_an_error(table: Path) -> None:
-    asked = RECORDED.model_copy(update={"concurrency": 8})
+    other = RECORDED.model_copy(update={"concurrency": 8})
     with pytest.raises(StepError, match=r"batch 4\b.*concurrency 8\b"):
-        perf_analyzer.parse(asked, recorded("whole"), table)
+        perf_analyzer.parse(other, recorded("whole"), table)
 
 
 def test_a_table_that_breaks_off_is_an_error(table: Path) -> None:

@@ -45,9 +45,9 @@ def server(point: Point) -> Measurement:
     return measurement(point.request_rate, latency, offered=point.request_rate)
 
 
-def explore(asked: LoadPlan, answer: Callable[[Point], Measurement] = server) -> dict[Point, Measurement]:
+def explore(load: LoadPlan, answer: Callable[[Point], Measurement] = server) -> dict[Point, Measurement]:
     found: dict[Point, Measurement] = {}
-    following = steps(asked)
+    following = steps(load)
     try:
         chosen = next(following)
         while True:
@@ -126,9 +126,9 @@ def test_a_rate_that_holds_above_one_that_does_not_is_luck() -> None:
     assert next_rate(tried, 10.0) == 15.0
 
 
-@pytest.mark.parametrize("asked", [1.0, 5000.0])
-def test_a_rate_of_the_plan_far_from_what_the_server_does_makes_the_search_no_longer(asked: float) -> None:
-    found = explore(plan(slo="p99=50ms", request_rates=(asked,)))
+@pytest.mark.parametrize("rate", [1.0, 5000.0])
+def test_a_rate_of_the_plan_far_from_what_the_server_does_makes_the_search_no_longer(rate: float) -> None:
+    found = explore(plan(slo="p99=50ms", request_rates=(rate,)))
     (best,) = (p.request_rate for p, m in marks(found, "p99=50ms").items() if m.slo_best and p.request_rate)
     assert best == pytest.approx(CAPACITY * 0.8, rel=0.08)
     assert sum(1 for p in found if p.request_rate) <= 9 + 1

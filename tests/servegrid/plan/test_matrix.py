@@ -100,8 +100,8 @@ def test_the_search_ends_at_the_largest_concurrency_and_fixed_points_are_listed(
 
 
 def test_options_of_the_load_are_in_the_plans(spec: ModelSpec, profile: GpuProfile) -> None:
-    asked = {"request_rates": (5.0,), "distribution": "constant", "slo": "p95=0.1s", "protocol": "http"}
-    cell = plan(spec, profile, shared_memory="none", **asked).cells[0]
+    options = {"request_rates": (5.0,), "distribution": "constant", "slo": "p95=0.1s", "protocol": "http"}
+    cell = plan(spec, profile, shared_memory="none", **options).cells[0]
     assert (cell.static.protocol, cell.dynamic.protocol) == ("http", "http")
     assert (cell.offline.protocol, cell.online.protocol) == ("http", "http")
     assert (cell.offline.shared_memory, cell.online.shared_memory) == ("none", "none")
@@ -196,7 +196,7 @@ def test_rule_of_the_profile_excludes_just_its_pair(spec: ModelSpec, profile: Gp
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"formats": ("onx",)}, "unknown format 'onx': did you mean 'onnx'? known: onnx, ts-trace"),
         (
@@ -208,11 +208,11 @@ def test_rule_of_the_profile_excludes_just_its_pair(spec: ModelSpec, profile: Gp
     ],
 )
 def test_unknown_name_is_refused_with_the_nearest(
-    spec: ModelSpec, profile: GpuProfile, arguments: dict[str, Any], said: str
+    spec: ModelSpec, profile: GpuProfile, arguments: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UserError) as caught:
         plan(spec, profile, **arguments)
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
 def test_format_that_only_another_model_has_is_unknown_here(

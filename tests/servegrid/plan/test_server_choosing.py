@@ -27,8 +27,8 @@ def cpu(site: Site) -> GpuProfile:
 
 
 def planned(site: Site, **selection: Any) -> Plan:
-    asked = {"formats": ("onnx",), "accelerators": ("none",), "generator": "client", **selection}
-    return plan(SweepOptions.model_validate(asked), site)[0].plan
+    options = {"formats": ("onnx",), "accelerators": ("none",), "generator": "client", **selection}
+    return plan(SweepOptions.model_validate(options), site)[0].plan
 
 
 def test_the_options_say_which_server_else_the_profile_else_the_embedded_one(cpu: GpuProfile) -> None:
@@ -42,7 +42,7 @@ def test_the_options_say_which_server_else_the_profile_else_the_embedded_one(cpu
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "named"),
     [
         ({"server": "remot"}, "server.*'remot'.*'remote'"),
         ({"server": "remote"}, "url.*grpc://HOST:PORT.*grpcs://HOST:PORT"),
@@ -58,19 +58,19 @@ def test_the_options_say_which_server_else_the_profile_else_the_embedded_one(cpu
     ],
 )
 def test_options_that_do_not_go_together_are_refused(
-    cpu: GpuProfile, options: dict[str, Any], said: str
+    cpu: GpuProfile, options: dict[str, Any], named: str
 ) -> None:
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=named):
         choose_server(SweepOptions.model_validate(options), cpu, SERVERS)
 
 
-@pytest.mark.parametrize("asked", [None, True])
-def test_cores_awake_is_a_field_of_every_cell(asked: bool | None, site: Site, cpu: GpuProfile) -> None:
-    assert choose_server(SweepOptions(cores_awake=asked), cpu, SERVERS).cores_awake is bool(asked)
+@pytest.mark.parametrize("option", [None, True])
+def test_cores_awake_is_a_field_of_every_cell(option: bool | None, site: Site, cpu: GpuProfile) -> None:
+    assert choose_server(SweepOptions(cores_awake=option), cpu, SERVERS).cores_awake is bool(option)
     of_profile = cpu.model_copy(update={"server": ServerChoice(cores_awake=True)})
-    assert choose_server(SweepOptions(cores_awake=asked), of_profile, SERVERS).cores_awake
-    cells = planned(site, cores_awake=asked).cells
-    assert {s.cores_awake for cell in cells for s in (cell.static, cell.dynamic)} == {bool(asked)}
+    assert choose_server(SweepOptions(cores_awake=option), of_profile, SERVERS).cores_awake
+    cells = planned(site, cores_awake=option).cells
+    assert {s.cores_awake for cell in cells for s in (cell.static, cell.dynamic)} == {bool(option)}
 
 
 def test_perf_analyzer_is_not_used_where_secrets_would_be_on_its_command_line(site: Site) -> None:
@@ -118,8 +118,8 @@ def test_a_server_that_loads_nothing_has_one_cell_of_a_model_measured_as_it_is(s
     assert not several.cells
     reasons = [e.reason for e in several.excluded if e.cell in all_.cells]
     assert len(reasons) == len(all_.cells) > 1
-    said = "its bert_large_qa is, by --format, --precision, --accelerator and --instances"
-    assert all(said in reason for reason in reasons)
+    remedy = "its bert_large_qa is, by --format, --precision, --accelerator and --instances"
+    assert all(remedy in reason for reason in reasons)
     (absent,) = adapt_to_server(
         one, choice, capabilities.model_copy(update={"loaded": ("another",)})
     ).excluded

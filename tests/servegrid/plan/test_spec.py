@@ -49,7 +49,7 @@ def test_complete_file_is_read(path: Path, model_data: dict[str, Any], spec: Mod
 
 
 @pytest.mark.parametrize(
-    ("where", "value", "said"),
+    ("where", "value", "message"),
     [
         ("opsett", 13, "opsett: no such key; take it out or correct its spelling"),
         ("variants.tiny.serving.batch", 1, "variants.tiny.serving.batch: no such key"),
@@ -116,9 +116,9 @@ def test_complete_file_is_read(path: Path, model_data: dict[str, Any], spec: Mod
     ],
 )
 def test_wrong_entry_is_named_with_what_was_expected(
-    path: Path, model_data: dict[str, Any], where: str, value: object, said: str
+    path: Path, model_data: dict[str, Any], where: str, value: object, message: str
 ) -> None:
-    assert said in message_of(path, change(model_data, where, value))
+    assert message in message_of(path, change(model_data, where, value))
 
 
 def test_every_wrong_entry_is_in_the_one_message(path: Path, model_data: dict[str, Any]) -> None:
@@ -129,13 +129,13 @@ def test_every_wrong_entry_is_in_the_one_message(path: Path, model_data: dict[st
 
 
 def test_precision_that_a_format_uses_needs_a_tolerance(path: Path, model_data: dict[str, Any]) -> None:
-    said = message_of(path, change(model_data, "tolerances.fp16", ...))
-    assert "tolerances: no entry for precision 'fp16', which formats use" in said
+    message = message_of(path, change(model_data, "tolerances.fp16", ...))
+    assert "tolerances: no entry for precision 'fp16', which formats use" in message
 
 
 def test_precision_that_a_format_uses_needs_a_drop(path: Path, model_data: dict[str, Any]) -> None:
-    said = message_of(path, change(model_data, "variants.tiny.metric.drop.fp16", ...))
-    assert "variants.tiny.metric.drop: no entry for precision 'fp16'" in said
+    message = message_of(path, change(model_data, "variants.tiny.metric.drop.fp16", ...))
+    assert "variants.tiny.metric.drop: no entry for precision 'fp16'" in message
 
 
 def test_precision_that_no_format_uses_needs_neither(path: Path, model_data: dict[str, Any]) -> None:
@@ -146,7 +146,7 @@ def test_precision_that_no_format_uses_needs_neither(path: Path, model_data: dic
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a: [1, 2", "not valid YAML: "),
         ("a: 1\n b: 2\n", "not valid YAML: "),
@@ -157,9 +157,9 @@ def test_precision_that_no_format_uses_needs_neither(path: Path, model_data: dic
         ("just words", "expected a mapping of keys, found str"),
     ],
 )
-def test_file_of_another_kind_is_refused(path: Path, text: str, said: str) -> None:
+def test_file_of_another_kind_is_refused(path: Path, text: str, message: str) -> None:
     found = message_of(path, text)
-    assert said in found
+    assert message in found
     assert "\n" not in found
 
 
@@ -188,9 +188,9 @@ def test_wrong_profile_is_refused_in_the_same_way(tmp_path: Path) -> None:
     path.write_text("name: card\ndevice_kind: tpu\n")
     with pytest.raises(UserError) as caught:
         load_yaml(path, GpuProfile)
-    said = str(caught.value)
-    assert said.startswith(f"{path}: description: this key is required; ")
-    assert "device_kind: Input should be 'cpu' or 'gpu' (found 'tpu')" in said
+    message = str(caught.value)
+    assert message.startswith(f"{path}: description: this key is required; ")
+    assert "device_kind: Input should be 'cpu' or 'gpu' (found 'tpu')" in message
 
 
 def test_interface_has_numbers_for_parameters(spec: ModelSpec) -> None:

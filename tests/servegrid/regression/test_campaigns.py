@@ -100,8 +100,8 @@ def test_cores_that_were_kept_awake_are_a_setting_and_older_campaigns_had_none(t
 
 
 def test_the_planned_request_count_is_a_setting_the_measured_one_is_not(tmp_path: Path) -> None:
-    for name, asked, had in (("a", 50, 1513), ("again", 50, 1474), ("more", 100, 1513)):
-        campaign(tmp_path, name, 1.0, minimum_request_count=asked, request_count=had)
+    for name, planned, had in (("a", 50, 1513), ("again", 50, 1474), ("more", 100, 1513)):
+        campaign(tmp_path, name, 1.0, minimum_request_count=planned, request_count=had)
     assert set(changes(compared(tmp_path, "a", "again")).values()) == {"same"}
     with pytest.raises(UserError, match=r"minimum_request_count\b.*\b50\b.*\b100\b"):
         compared(tmp_path, "a", "more")

@@ -153,7 +153,7 @@ def test_campaign_looks_back_on_those_before_it_with_its_cells(tmp_path: Path) -
     campaign(tmp_path, "20260102b", cell="other", throughput=1.0)
     found = past_of(tmp_path / "20260102")
     assert found.moves == []
-    assert found.trail["change"].to_list() == pytest.approx([0.0, 0.03])  # what came later is not told
+    assert found.trail["change"].to_list() == pytest.approx([0.0, 0.03])  # later campaigns are left out
     found = past_of(tmp_path / "20260103")
     assert [move.campaigns for move in found.moves] == [("20260102", "20260103")]
     assert found.trail["when"].to_list() == ["20260101", "20260102", "20260103"]

@@ -174,12 +174,12 @@ def test_share_of_the_limit_is_drawn_where_it_was_counted(cells: Rows, points: R
 
 
 def test_energy_is_shown_only_where_the_power_is_known(cells: Rows, points: Rows) -> None:
-    told = {"cell": "a", "throughput": 600.0, "power_w": 300.0}
-    rows = points(told, {"cell": "a", "throughput": 600.0, "scenario": "offline"})
+    powered = {"cell": "a", "throughput": 600.0, "power_w": 300.0}
+    rows = points(powered, {"cell": "a", "throughput": 600.0, "scenario": "offline"})
     found = payload(page("c", cells({"cell": "a"}), rows))
     assert column(found["tables"]["points"], "energy_j_per_1000") == [500.0, None]  # 300 W for 1000/600 s
     assert "energy-online" in {chart["name"] for chart in found["charts"]}
-    silent = payload(page("c", cells({"cell": "a"}), points(told | {"power_w": None})))
+    silent = payload(page("c", cells({"cell": "a"}), points(powered | {"power_w": None})))
     assert "energy_j_per_1000" not in {entry["name"] for entry in silent["tables"]["points"]["columns"]}
     assert not any(chart["name"].startswith("energy") for chart in silent["charts"])
 

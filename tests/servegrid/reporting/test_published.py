@@ -116,9 +116,9 @@ def test_row_of_another_card_says_what_differs() -> None:
 
 
 def test_settings_that_both_sides_state_are_named_where_they_differ() -> None:
-    told: Row = {"max_batch_size": 16, "max_queue_delay_us": 500, "preferred_batch_sizes": [4, 8]}
+    serving: Row = {"max_batch_size": 16, "max_queue_delay_us": 500, "preferred_batch_sizes": [4, 8]}
     (bert,) = join_published(
-        points(told | {"parameters": '{"max_seq_length": 128}', "cuda_graph": True}), TABLES
+        points(serving | {"parameters": '{"max_seq_length": 128}', "cuda_graph": True}), TABLES
     ).rows(named=True)
     assert bert["differs"] == "sequence length 128, theirs 384"  # neither delay nor graph is stated there
     engine: Row = {"format": "trt", "cuda_graph": True, "max_batch_size": 8}
@@ -129,7 +129,7 @@ def test_settings_that_both_sides_state_are_named_where_they_differ() -> None:
     for sizes, differs in (([64, 128], ""), ([], ""), ([128], "preferred batch sizes 128, theirs 64 128")):
         found = join_published(points(images | {"preferred_batch_sizes": sizes}), TABLES)
         assert found["differs"].to_list() == [differs]
-    (other,) = join_published(points(images | told), TABLES).rows(named=True)
+    (other,) = join_published(points(images | serving), TABLES).rows(named=True)
     assert other["differs"] == (
         "max batch size 16, theirs 128; preferred batch sizes 4 8, theirs 64 128; "
         "max queue delay (us) 500, theirs 1"

@@ -70,7 +70,7 @@ class Engine(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self.registry: set[str] = set()
         self.containers: dict[str, Container] = {}
         self.created: list[dict[str, Any]] = []
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     def find(self, name: str) -> Container | None:
         return next((c for c in self.containers.values() if name in (c.id, c.name)), None)
@@ -149,7 +149,7 @@ class Api(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         self.query = {name: values[0] for name, values in parse_qs(url.query).items()}
         path = re.sub(r"^/v[\d.]+", "", url.path)
-        self.server.asked.append(f"{self.command} {path}")
+        self.server.requests.append(f"{self.command} {path}")
         for method, pattern, handle in ROUTES:
             if method == self.command and (found := re.fullmatch(pattern, path)):
                 handle(self, *found.groups())

@@ -115,7 +115,7 @@ LIES = {
 def test_a_model_that_lies_does_not_pass(
     kind: str, server: Any, put: Any, io: Interface, samples: Path, happened: Any
 ) -> None:
-    run, said = LIES[kind]
+    run, named = LIES[kind]
     name = "lies_" + "".join(c for c in kind if c.isalpha())
     config = put(server, name, run=run)
     load(server.client, name, config, timeout_s=30.0, log=server.running.log)
@@ -131,7 +131,7 @@ def test_a_model_that_lies_does_not_pass(
     finally:
         server.client.unload_model(name)
     assert failures
-    assert np.any([bool(re.search(said, why)) for why in failures]), failures
+    assert np.any([bool(re.search(named, why)) for why in failures]), failures
     happened(failures[0])
 
 

@@ -26,7 +26,7 @@ def site(tmp_path: Path) -> Site:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "named"),
     [
         ({"onnx": "a", "torchscript": "b"}, "--onnx.*--torchscript"),
         ({"onnx": "a", "models": ("bert_large_qa",)}, "--model.*--onnx"),
@@ -35,13 +35,13 @@ def site(tmp_path: Path) -> Site:
         ({"model_dir": "b", "samples": "s.npz"}, "--samples.*--onnx"),
     ],
 )
-def test_options_that_exclude_one_another(given: dict[str, object], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
+def test_options_that_exclude_one_another(given: dict[str, object], named: str) -> None:
+    with pytest.raises(ValidationError, match=named):
         SweepOptions.model_validate(given)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "named"),
     [
         ({"onnx": "{}/no.onnx"}, r"--onnx.*no\.onnx"),
         ({"onnx": "{}/folder"}, "--onnx.*/folder"),
@@ -72,7 +72,7 @@ def test_options_that_exclude_one_another(given: dict[str, object], said: str) -
 )
 @pytest.mark.fault("Inputs: paths and shapes", "one line that names the option; no process is started")
 def test_wrong_options_are_refused_before_any_process(
-    given: dict[str, object], said: str, site: Site, tmp_path: Path, happened: Any
+    given: dict[str, object], named: str, site: Site, tmp_path: Path, happened: Any
 ) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_bytes(b"x")
@@ -83,7 +83,7 @@ def test_wrong_options_are_refused_before_any_process(
         return value.format(tmp_path) if isinstance(value, str) else tuple(map(at, value))  # type: ignore[call-overload]
 
     options = SweepOptions.model_validate({key: at(value) for key, value in given.items()})
-    with pytest.raises(UserError, match=said) as caught:
+    with pytest.raises(UserError, match=named) as caught:
         choose_plugins(options, site)
     assert not site.home.exists()
     happened(caught.value)
@@ -99,8 +99,8 @@ def published(site: Site, *params: str) -> Plugin:
 
 
 def test_a_model_that_is_named_twice_is_one(site: Site) -> None:
-    asked = SweepOptions(models=("bert_large_qa", "bert_large_qa"))
-    assert len(choose_plugins(asked, site)) == 1
+    options = SweepOptions(models=("bert_large_qa", "bert_large_qa"))
+    assert len(choose_plugins(options, site)) == 1
 
 
 def test_parameters_are_typed_and_reach_the_product(site: Site) -> None:

@@ -1,4 +1,4 @@
-"""A step in a child process: what it is told, how its failures come back, and how it is repeated."""
+"""A step in a child process: its job, its failures, and the command that repeats it."""
 
 from __future__ import annotations
 

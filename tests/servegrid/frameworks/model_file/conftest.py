@@ -59,7 +59,7 @@ def ask(files: Path, run_python: Callable[..., str]) -> Callable[..., dict[str, 
     def run(kind: str, script: str, after: str = "") -> dict[str, str]:
         output = run_python("\n".join((READ, script, REPORT, after)), files, kind)
         (line,) = (line for line in output.splitlines() if line.startswith("answers "))
-        said: dict[str, str] = json.loads(line.removeprefix("answers "))
-        return said
+        messages: dict[str, str] = json.loads(line.removeprefix("answers "))
+        return messages
 
     return run

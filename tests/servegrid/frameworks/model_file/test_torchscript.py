@@ -81,11 +81,11 @@ NO_TORCHSCRIPT = (
     "one line that says what is wrong with the file; nothing of it is kept or run",
 )
 def test_what_is_no_torchscript_file_is_not_run(name: str, answers: dict[str, str], happened: Any) -> None:
-    said = answers[name]
-    assert said.startswith("not a file of torch.jit.save: ")
-    assert "\n" not in said
+    message = answers[name]
+    assert message.startswith("not a file of torch.jit.save: ")
+    assert "\n" not in message
     assert not Path("ran").exists()
-    happened(said)
+    happened(message)
 
 
 def test_torchscript_files(files: Path, answers: dict[str, str]) -> None:
