@@ -30,7 +30,7 @@ SHM = Path("/dev/shm")
 RUN = "SERVEGRID_TEST"
 """Names, in the environment of every process that a test of a fault starts, that test."""
 CACHES = ("torchinductor_",)
-"""What PyTorch keeps there for all its processes, to stay."""
+"""Files that PyTorch keeps there for all its processes."""
 KEPT = "faults/rows"
 """In pytest's cache: the result of each test's last run."""
 

@@ -60,7 +60,7 @@ MODELS = {
     "wide_and_deep_onnx": "Wide & Deep, from its ONNX, fp16",
 }
 GROUP = ("gpu", "cores_awake")
-"""What the figures of one line share."""
+"""The columns that are equal for all figures of one line."""
 
 
 def published(model: str) -> list[Bar]:

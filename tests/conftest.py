@@ -150,7 +150,7 @@ def _link_tools(installed: Path, home: Path) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """What failed tests have written stays, with all else of the run."""
+    """After a failed test all files of the run are kept."""
     if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         session.config.stash[FAILED] = True
 

@@ -1,4 +1,4 @@
-"""What is installed into an image over what its base brings, and the files that make and run images."""
+"""The packages installed into an image on top of its base, and the files that make and run images."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def prepare(variant: str, output: Path, sources: Path, parameters: dict[str, Any
     The checkpoint is a TensorFlow 1 one; images are uint8 [n, height, width, 3], labels int64 [n]. Both
     variants read height, width (pixels) and num_classes from `parameters`. `full` copies the published
     checkpoint from `sources` and reads image_count images there; `tiny` trains a small network on
-    scikit-learn's digits, for epochs (15) with seed (0), and keeps those that it did not see. Raises
+    scikit-learn's digits, for epochs (15) with seed (0), and keeps the held-out digits. Raises
     ValueError on another variant, and where a source is not laid out as published.
     """
     output.mkdir(parents=True, exist_ok=True)

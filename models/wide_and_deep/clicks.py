@@ -17,7 +17,7 @@ OF_AD = ("document_id_promo", "campaign_id", "advertiser_id", "source_id_promo",
 
 
 class World:
-    """What the clicks follow: how well each ad does, and which topics its campaign appeals to."""
+    """The law of the clicks: the quality of each ad, and the topics that suit its campaign."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.fame = rng.normal(size=TINY["ad_id"][0])

@@ -20,7 +20,7 @@ EXPECTED = pl.read_csv(ROOT / "tests" / "expected_cells.csv").sort("cell")
 """Every CPU cell of the tiny variants: a changed row needs an ADR."""
 LIMITS = ("--max-batch-size", "4", "--request-count", "10", "--generator", "client")
 NOISE = ("warning", "deprecated", "loss_type", "onednn", "absl")
-"""What lines of other libraries hold."""
+"""Parts of lines that other libraries print."""
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ SHORT = ("--window-s", "0.3", "--request-count", "10")
 LIMITS = ("--max-batch-size", "4", "--max-concurrency", "4", "--fixed-points", *SHORT)
 """Two points a scenario and cell, in short windows."""
 MORE = {"fp16": {"convert": 1}, "int8": {"profile_data": 1}}
-"""What a precision adds: fp16 is made of the fp32 graph, int8 is calibrated."""
+"""Stages that a precision adds: fp16 is made from the fp32 graph, int8 is calibrated."""
 
 
 @pytest.fixture(scope="module")
@@ -163,18 +163,9 @@ def test_a_second_sweep_builds_nothing_and_measures_again(sweep: Any, api: Any) 
     assert online["request_rate"].to_list() == [None, None, 20.0]
     assert online["distribution"].to_list() == [None, None, "poisson"]
     assert online["knee"].sum() == 1
-    measured_columns = (
-        "repeats",
-        "throughput_spread",
-        "latency_spread",
-        "component_residual_ms",
-        "generator_cores",
-    )
+    columns = ("repeats", "throughput_spread", "latency_spread", "component_residual_ms", "generator_cores")
     assert (
-        measurements.select("failed_checks", "client_limited", *measured_columns)
-        .null_count()
-        .sum_horizontal()[0]
-        == 0
+        measurements.select("failed_checks", "client_limited", *columns).null_count().sum_horizontal()[0] == 0
     )
     assert online["littles_law_residual"].is_null().to_list() == [False, False, True]
     assert "20/s" in (command.campaign / "report.md").read_text()

@@ -1,4 +1,4 @@
-"""What a campaign would find in the store: each edit is named as the one field that it changes."""
+"""The state of the store before a campaign: each edit is named by the one field that it changes."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def test_plan_has_every_model_on_every_profile_once(site: Site) -> None:
     pairs = [("another", "cpu"), ("bert", "cpu"), ("another", "card"), ("bert", "card")]
     assert [(entry.plugin.folder.name, entry.profile.name) for entry in found] == pairs
     assert {profile for entry in found for _, profile in entry.keys} == {"cpu", "card"}
-    assert all(entry.keys for entry in found), "those that do not run count, too: they end as rows"
+    assert all(entry.keys for entry in found), "cells that do not run count, too: they become rows"
 
 
 def test_missing_library_ends_the_cells_of_the_models_that_want_it(site: Site) -> None:

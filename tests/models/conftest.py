@@ -1,4 +1,4 @@
-"""What the tests of the model plug-ins share: their tiny variants, built once in the tests' store."""
+"""Fixtures of the model plug-ins' tests: the tiny variants, built once in the tests' store."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ ALIKE_INPUTS = {"bert_large_qa": ("input__1", "input__2"), "wide_and_deep": ("ad
 
 @pytest.fixture
 def served(server: Any, tmp_path: Path) -> Iterator[Callable[..., Correctness]]:
-    """What correctness finds of a cell whose artifact, or hosted runtime, was changed by a function."""
+    """The result of the correctness check after a function changed the artifact or the hosted runtime."""
     loaded: list[str] = []
 
     def serve(

@@ -21,7 +21,7 @@ from tasks import convert, export
 pytestmark = pytest.mark.check
 
 FUSED = {"Attention": 2, "EmbedLayerNormalization": 1, "BiasGelu": 2, "SkipLayerNormalization": 4}
-"""What tiny BERT's two layers hold."""
+"""The operators of tiny BERT's two layers."""
 
 DEEP = """
 import json, sys, torch

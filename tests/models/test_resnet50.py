@@ -130,7 +130,7 @@ print(json.dumps(results))
 
 @pytest.fixture(scope="module")
 def checkpoints(tmp_path_factory: pytest.TempPathFactory, child: Any) -> Any:
-    """What one process found, for TensorFlow takes seconds to start."""
+    """The results of one process, because TensorFlow takes seconds to start."""
     return child(WRITE_CHECKPOINT + FULL + CHANGED, tmp_path_factory.mktemp("checkpoints"))
 
 

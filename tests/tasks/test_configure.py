@@ -102,8 +102,8 @@ def artifact(tmp_path: Path) -> Path:
 def test_config_says_exactly_what_the_serving_says(
     format_: Format, backend: str, serving: str, io: Interface, artifact: Path, tmp_path: Path
 ) -> None:
-    serving_model = SERVINGS[serving].model_copy(update={"backend": backend})
-    write_repository(tmp_path / "repository", "it", format_, serving_model, io, artifact)
+    chosen = SERVINGS[serving].model_copy(update={"backend": backend})
+    write_repository(tmp_path / "repository", "it", format_, chosen, io, artifact)
     text = (tmp_path / "repository" / "it" / "config.pbtxt").read_text()
     golden = f'name: "it" {HOW[format_, backend]} {BATCHING[serving]}'
     if (backend, serving) == ("hosted", "disabled") and FORMATS[format_].ON_DEVICE:  # on a GPU

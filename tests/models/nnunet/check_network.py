@@ -95,7 +95,7 @@ def small_size(state: dict[str, torch.Tensor]) -> dict[str, object]:
 
 
 def refused(state: dict[str, torch.Tensor]) -> dict[str, str]:
-    """What loading a wrong file says, by what is wrong."""
+    """The error of loading each wrong file."""
     found, bias = {}, "output_block.conv.bias"
 
     def attempt(change: str) -> None:

@@ -1,4 +1,4 @@
-"""What the commands do without a name, and what they say of one that is misspelt."""
+"""The commands without a name, and with a misspelt one."""
 
 from __future__ import annotations
 

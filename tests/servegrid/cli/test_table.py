@@ -1,4 +1,4 @@
-"""What the commands print: no name is split or cut, in a terminal of any width or in a pipe."""
+"""Printed tables: no name is split or cut, in a terminal of any width or in a pipe."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def piped(*words: str, env: dict[str, str]) -> str:
 
 
 def in_a_terminal(*words: str, env: dict[str, str]) -> str:
-    """What a terminal of 80 columns gets, without colours."""
+    """The output in a terminal of 80 columns, without colours."""
     master, slave = pty.openpty()
     with subprocess.Popen([*COMMAND, *words], env=env, stdin=slave, stdout=slave, stderr=slave) as process:
         os.close(slave)

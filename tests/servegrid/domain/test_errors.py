@@ -1,4 +1,4 @@
-"""What errors say and carry."""
+"""The text and the fields of errors."""
 
 from __future__ import annotations
 

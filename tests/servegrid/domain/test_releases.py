@@ -1,4 +1,4 @@
-"""What Triton releases carry: the file holds figures with sources, and agrees with what runs here."""
+"""Triton's releases: the file holds figures with sources, and agrees with the installed server."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ SQUARE = [("x", "float32", (-1, 3, 3))]
 
 @pytest.fixture(scope="module")
 def answers(interface: Any, onnx_artifact: Callable[..., Path]) -> dict[str, str]:
-    """What is printed for each graph: the parser's errors, then what the step says."""
+    """The output for each graph: the parser's errors, then the result of the step."""
 
     def artifact(nodes: list[Any], weights: Any = None, shown: Interface | None = None) -> Path:
         io = interface(SQUARE, [("y", "float32", (-1, 3, 3))])

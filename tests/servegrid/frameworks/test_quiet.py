@@ -30,7 +30,7 @@ def prepare(variant, output, sources, parameters):
 
 @pytest.fixture
 def lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What is shown of a step that warns in every way that is known, in a library's name and in its own."""
+    """The output of a step that warns in every known way, in a library's name and in its own."""
     names = ("home", "models", "profiles", "sources", "results")
     site = Site.model_validate({name: tmp_path / name for name in names})
     (folder := site.models / "toy").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What `make` checks before it downloads anything."""
+"""The checks of `make` before it downloads anything."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def at(tmp_path: Path) -> Workplace:
 
 
 def prepare(at: Workplace, body: str, output: Path) -> Any:
-    """What a step finds in its process: the lines of `body` fill the dictionary `found`."""
+    """The values that a step finds in its process: the lines of `body` fill the dictionary `found`."""
     lines = ["import json, os", "def prepare(variant, output, sources, parameters):", "    found = {}"]
     lines += [f"    {line}" for line in body.splitlines()]
     lines += ["    (output / 'found.json').write_text(json.dumps(found))", "    return {}"]

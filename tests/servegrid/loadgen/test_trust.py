@@ -1,4 +1,4 @@
-"""What a trust card finds, on measurements that break one rule each."""
+"""The trust checks, on measurements that break one rule each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of every spec, key, matrix and table of rows, not of chosen examples."""
+"""Properties of every spec, key, matrix and table of rows, not of chosen examples."""
 
 from __future__ import annotations
 

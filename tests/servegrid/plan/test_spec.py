@@ -16,7 +16,7 @@ from servegrid.plan.spec_rules import load_spec
 
 
 def message_of(path: Path, data: object) -> str:
-    """What `load_yaml` says about this model.yaml, without the file's name in front."""
+    """The error of `load_yaml` for this model.yaml, without the file's name in front."""
     path.write_text(data if isinstance(data, str) else yaml.safe_dump(data))
     with pytest.raises(UserError) as caught:
         load_spec(path)

@@ -1,4 +1,4 @@
-"""What to ship: the right points of the right cells, and how sure their lead is."""
+"""Recommendations: the right points of the right cells, and the certainty of their lead."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Container:
 
 
 class Engine(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """`images` are those that it has; `registry` those that it can pull. `program` makes the command and the
+    """`images` are present; `registry` can be pulled. `program` makes the command and the
     environment of a container from its image, command and ports (inside -> here). What lies below `hidden` is
     seen in a container only where it was mounted."""
 

@@ -49,7 +49,7 @@ def place(site: Site, tmp_path: Path, interface: Any, onnx_artifact: Any) -> tup
 
 
 def left(running: Any, engine: Any) -> list[Any]:
-    """What a server has left behind: its container, its shared memory."""
+    """The container and shared memory that a server has left behind."""
     return [*engine.containers, *Path("/dev/shm").glob(f"{running.shm_prefix}*")]
 
 

@@ -37,7 +37,7 @@ print("answers " + json.dumps({case["id"]: read(kind, folder, case) for case in 
 
 
 class Runs:
-    """What a hostile pickle holds: unpickled, it would leave the file `ran` in the working folder."""
+    """A hostile pickle: unpickled, it would write the file `ran` into the working folder."""
 
     def __reduce__(self) -> Any:
         return (os.system, ("touch ran",))

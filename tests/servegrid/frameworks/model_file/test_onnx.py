@@ -153,7 +153,7 @@ CLEAR: dict[str, tuple[Any, dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def answers(files: Path, ask: Callable[..., Any]) -> dict[str, str]:
-    """What one process says of every file."""
+    """The message of one process for every file."""
     (files / "there.bin").write_bytes(np.ones((6, 3), np.float32).tobytes())
     (files / "short.bin").write_bytes(b"1234")
     (files / "link.bin").symlink_to("/etc/hostname")

@@ -65,7 +65,7 @@ step(reference, "reference", prepared | samples)
 
 @pytest.fixture(scope="module")
 def answers(files: Path, ask: Callable[..., Any]) -> dict[str, str]:
-    """What one process says of every SavedModel; it exports the good one, too."""
+    """The message of one process for every SavedModel; it exports the good one, too."""
     (files / "garbage").mkdir()
     (files / "garbage" / "saved_model.pb").write_bytes(b"\x93\x00garbage")
     return ask("savedmodel", SAVEDMODEL, EXPORT)

@@ -64,7 +64,7 @@ cases = [{"id": name, "file": f"{name}.pt", "shapes": {"ids": [1, 5]}} for name 
 
 @pytest.fixture(scope="module")
 def answers(files: Path, ask: Callable[..., Any]) -> dict[str, str]:
-    """What one process says of every file."""
+    """The message of one process for every file."""
     np.savez(files / "two.npz", ids=np.array([[0, 1, 1, 0, 1]] * 3), scale=np.ones((3, 1), np.float32))
     return ask("torchscript", TORCHSCRIPT)
 
