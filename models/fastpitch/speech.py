@@ -1,4 +1,4 @@
-"""Texts and their log-mel spectrograms: what is shipped, and the file that the data loader reads."""
+"""Texts and their log-mel spectrograms: the shipped file, and the file that the data loader reads."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +66,7 @@ def write(speech: Speech, path: Path) -> None:
 
 
 def read(path: str | Path) -> Speech:
-    """Read what `write` wrote."""
+    """Read a file of `write`."""
     with np.load(path) as file:
         mels = np.split(file["mels"], np.cumsum(file["frames"])[:-1])
         return Speech(tokens=file["tokens"], mels=mels)

@@ -8,7 +8,7 @@ from columns import DISPLAY, LABEL, NUMERIC, TINY
 from numpy.typing import NDArray
 
 ADS = 6  # of one display; one of them is clicked
-TASTES = 3  # dimensions of what a topic is about and of what a campaign appeals to
+TASTES = 3  # dimensions of a topic's subject and of a campaign's appeal
 # Weights of the three reasons; chosen by trial, so that perfect knowledge of them gives an AUC near 0.89.
 FAME, AFFINITY, FIT = 1.6, 1.3, 1.2
 # A column that follows from another: the page's or the ad's id modulo the column's rows.
