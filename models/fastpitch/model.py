@@ -23,8 +23,8 @@ def get_model(
     size = Size(hidden=hidden, layers=layers, head=head, filter_width=filter_width, predictor=predictor)
     network = FastPitch(size, seq)
     if checkpoint is None:
-        # Every duration is near START_DURATION: some random ones would lie near halves, which half precision rounds
-        # the other way.
+        # Every duration is near START_DURATION: some random ones would lie near halves, and half precision
+        # would round them the other way.
         torch.nn.init.uniform_(network.duration.last.weight, -0.002, 0.002)
     else:
         load(network, checkpoint)
