@@ -47,7 +47,7 @@ def test_that_is_no_fault():
 """
 
 
-def test_what_goes_wrong_is_counted(tmp_path: Path) -> None:
+def test_failures_are_counted(tmp_path: Path) -> None:
     shutil.copy(ROOT / "conftest.py", tmp_path)
     (tmp_path / "docs").mkdir()
     shutil.copy(ROOT / "docs" / "make_reliability.py", tmp_path / "docs")

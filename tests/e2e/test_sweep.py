@@ -177,7 +177,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def test_pack_of_a_cell_is_served_by_a_bare_server_and_answers_its_own_client(
+def test_bundle_of_a_cell_is_served_by_a_bare_server_and_answers_its_own_client(
     sweep: Any, tmp_path: Path
 ) -> None:
     command, _ = sweep

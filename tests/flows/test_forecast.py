@@ -171,7 +171,7 @@ def test_an_input_that_was_built_anew_is_named(site: Site) -> None:
     assert [d.field for d in missing.differences] == ["inputs.source"]
 
 
-def test_command_names_just_what_was_edited(site: Site) -> None:
+def test_command_names_only_the_edited_fields(site: Site) -> None:
     keep(site)
     edit(site.models / "tiny_mlp" / "model.yaml", "absolute: 0.0001", "absolute: 0.0002")
     env = os.environ | {f"SERVEGRID_{k.upper()}": str(getattr(site, k)) for k in FOLDERS}
@@ -197,7 +197,7 @@ def row(site: Site, campaign: str, wall_s: float | None, verdict: str = "passed"
     read(folder)[0].write_parquet(folder / "cells.parquet")
 
 
-def test_plan_shows_what_would_be_built_and_the_last_time_of_the_cell(site: Site) -> None:
+def test_plan_shows_missing_stages_and_the_last_time_of_the_cell(site: Site) -> None:
     keep(site)
     edit(site.models / "tiny_mlp" / "model.yaml", "opset: 13", "opset: 14")
     plugin, cell = find(site)
@@ -214,7 +214,7 @@ def test_plan_shows_what_would_be_built_and_the_last_time_of_the_cell(site: Site
     assert forecast.expect(plugin, random, site, last_wall_s(site.results)).wall_s is None
 
 
-def test_plan_of_a_variant_without_its_files_says_so(site: Site) -> None:
+def test_plan_of_a_variant_without_its_files_has_a_note(site: Site) -> None:
     (site.sources / "tiny_mlp" / "weights.npy").unlink()
     found = forecast.expect(*find(site), site, {})
     assert found.missing == "files that the variant reads are not there"
@@ -234,5 +234,5 @@ def test_unknown_cell_is_refused_with_the_nearest_name(site: Site) -> None:
         ([2.0, None], "2 cells; expected: 2 s; 1 never run before"),
     ],
 )
-def test_last_line_of_the_plan_says_what_it_knows(times: list[float | None], line: str) -> None:
+def test_last_line_of_the_plan_sums_up_the_forecast(times: list[float | None], line: str) -> None:
     assert forecast.summary(times) == line

@@ -101,9 +101,7 @@ def test_engine_is_planned_for_a_card_and_not_for_the_cpu(site: Site) -> None:
     assert [cell.product.precision for cell in on_card.plan.cells] == ["fp32", "fp16"]
 
 
-def test_format_needs_the_libraries_of_what_it_is_made_of(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_format_needs_the_libraries_of_its_source(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FORMATS["onnx"], "LIBRARIES", ("no-such-distribution",))
     options = SweepOptions(models=("bert",), formats=("trt",), precisions=("fp32",), profiles=("card",))
     (found,) = plan(options, site)
@@ -143,7 +141,7 @@ def test_random_weights_want_no_files(site: Site, monkeypatch: pytest.MonkeyPatc
     preflight(options, plan(options, site)[0], site)
 
 
-def test_plan_passes_on_what_was_chosen(site: Site) -> None:
+def test_plan_passes_the_options_on(site: Site) -> None:
     options = SweepOptions(
         models=("bert",), variant="full", profiles=("card",), precisions=("fp16",), generator="client"
     )
@@ -240,7 +238,7 @@ def test_every_file_that_a_variant_wants_is_named_with_where_to_get_it(site: Sit
     check_sources(plugin, "tiny", site)
 
 
-def test_named_environment_is_looked_at_where_a_server_could_serve_what_it_makes(
+def test_named_environment_is_checked_only_if_a_server_can_serve_its_format(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No server with a tensorflow backend runs here: the test only pretends that one does."""

@@ -225,9 +225,7 @@ def test_wrong_answers_fail_whatever_was_measured(recorder: Recorder, cell: Cell
     assert row["served_metric"] == 0.875
 
 
-def test_cell_whose_accuracy_was_never_looked_at_does_not_pass(
-    recorder: Recorder, cell: Cell, tmp_path: Path
-) -> None:
+def test_cell_without_an_accuracy_check_does_not_pass(recorder: Recorder, cell: Cell, tmp_path: Path) -> None:
     with recorder.cell(cell) as record:
         record.measured.append((cell.online, cell.dynamic, ENDPOINT, (STABLE,)))
     assert only_row(tmp_path)["verdict"] == "error"
@@ -241,9 +239,7 @@ def test_points_measured_before_an_error_are_kept(recorder: Recorder, cell: Cell
     assert read(tmp_path)[1].height == 2
 
 
-def test_row_of_a_point_says_what_was_served_loaded_and_found(
-    recorder: Recorder, cell: Cell, tmp_path: Path
-) -> None:
+def test_row_of_a_point_has_serving_load_and_results(recorder: Recorder, cell: Cell, tmp_path: Path) -> None:
     with recorder.cell(cell) as record:
         fill(record, cell, (STABLE,), (STABLE, SHAKY))
     online, first, second = read(tmp_path)[1].rows(named=True)

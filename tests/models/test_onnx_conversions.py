@@ -147,7 +147,7 @@ def test_int8_has_its_weights_in_int8_and_float_inputs_and_outputs(model: str, t
     assert after.ir_version == 7
 
 
-def test_what_is_to_stay_in_float_does(tiny_cell: Any) -> None:
+def test_kept_operators_stay_in_float(tiny_cell: Any) -> None:
     tiny = tiny_cell("fastpitch", precision="int8")
     nodes = graph_of(tiny.folder(tiny.converted)).graph.node
     dequantized = {name for node in nodes if node.op_type == "DequantizeLinear" for name in node.output}

@@ -141,7 +141,7 @@ def test_loader_keeps_order_and_labels(tmp_path: Path, plug_in: Any) -> None:
     assert len(list(loader())) == 3  # every call starts anew
 
 
-def test_loader_refuses_what_does_not_fit(tmp_path: Path, plug_in: Any) -> None:
+def test_loader_refuses_wrong_shapes(tmp_path: Path, plug_in: Any) -> None:
     make, data = plug_in("dataloader").get_dataloader_fn, write_data(tmp_path, 7)
     with pytest.raises(ValueError, match="batch_size 0"):
         make(**data, batch_size=0)

@@ -93,7 +93,7 @@ def test_engine_is_built_and_has_the_interface_of_its_graph(
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_engine_says_what_made_it_and_for_which_shapes_and_cards(name: str, engines: dict[Any, Any]) -> None:
+def test_engine_has_its_library_shapes_and_cards(name: str, engines: dict[Any, Any]) -> None:
     _, folder = engines[name, "fp32"]
     engine = json.loads((folder / "engine.json").read_text())
     assert engine["library"] == trt.library()
@@ -117,7 +117,7 @@ def test_engine_answers_its_exports_example_on_the_card(engines: dict[Any, Any])
 
 
 @pytest.mark.skipif(bool(card()), reason="here is a card, which may run them")
-def test_engine_that_was_not_run_proves_nothing_says_so_and_is_not_served(
+def test_engine_that_was_not_run_is_marked_and_not_served(
     engines: dict[Any, Any], tiny_cell: Callable[..., Any], tmp_path: Path
 ) -> None:
     for _, folder in engines.values():

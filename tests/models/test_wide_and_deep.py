@@ -215,7 +215,7 @@ def test_metrics_cut_at_twelve_and_equals_count_half(plug_in: Any) -> None:
     assert calculator.metrics["auc"] == 0.5
 
 
-def test_metrics_refuse_what_they_cannot_score(plug_in: Any) -> None:
+def test_metrics_refuse_wrong_batches(plug_in: Any) -> None:
     calculator = plug_in("metrics").MetricsCalculator()
     with pytest.raises(ValueError, match="update"):
         _ = calculator.metrics

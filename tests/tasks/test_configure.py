@@ -99,7 +99,7 @@ def artifact(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("format_", "backend", "serving"), CASES)
-def test_config_says_exactly_what_the_serving_says(
+def test_config_equals_the_serving(
     format_: Format, backend: str, serving: str, io: Interface, artifact: Path, tmp_path: Path
 ) -> None:
     chosen = SERVINGS[serving].model_copy(update={"backend": backend})
@@ -126,7 +126,7 @@ def test_hosted_repository_holds_the_runtime_one_session_and_a_link_to_the_artif
     ("device", "batching", "pipelined"),
     [("gpu", "dynamic", True), ("gpu", "static", False), ("cpu", "dynamic", False)],
 )
-def test_only_what_is_collected_for_a_gpu_is_pipelined(
+def test_only_dynamic_batching_on_a_gpu_is_pipelined(
     io: Interface, device: str, batching: str, pipelined: bool
 ) -> None:
     serving = Serving.model_validate({"batching": batching, "max_batch_size": 8, "device_kind": device})

@@ -85,7 +85,7 @@ def test_drop_is_bounded_by_precision() -> None:
     assert failure.startswith("f1 drop: 0.0490, ")
 
 
-def test_where_lower_is_better_every_bound_turns_round() -> None:
+def test_if_lower_is_better_every_bound_is_reversed() -> None:
     fine = {"scores": scores(ERROR, framework=0.4, served=0.4005, shuffled=0.9)}
     assert judged(fine, metric=ERROR) == ()
     assert judged({"scores": scores(ERROR, framework=0.4, served=0.3, shuffled=0.9)}, metric=ERROR) == ()

@@ -80,7 +80,7 @@ def test_largest_batch_that_fits_is_found(deployed: Callable[[int], Any]) -> Non
     assert ended.value.largest_batch in (2, 4, 8)
 
 
-def test_model_that_memory_does_not_load_says_so(deployed: Callable[[int], Any]) -> None:
+def test_model_too_large_to_load_is_infeasible(deployed: Callable[[int], Any]) -> None:
     with pytest.raises(InfeasibleError, match="memory") as ended:
         deployed(1)
     assert ended.value.largest_batch == 0

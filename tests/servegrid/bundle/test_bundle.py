@@ -61,7 +61,7 @@ def campaign(site: Site) -> Path:
     return folder
 
 
-def test_pack_has_files_in_place_of_links_and_the_answer_to_the_sample(
+def test_bundle_has_files_in_place_of_links_and_the_answer_to_the_sample(
     campaign: Path, site: Site, tmp_path: Path
 ) -> None:
     target = tmp_path / "bundle"
@@ -87,7 +87,7 @@ def test_pack_has_files_in_place_of_links_and_the_answer_to_the_sample(
         ),
     ],
 )
-def test_certificate_says_what_was_proven(
+def test_certificate_has_the_checks(
     campaign: Path, site: Site, tmp_path: Path, verdict: str, served: float | None, means: str
 ) -> None:
     (campaign / "rows.jsonl").unlink()
@@ -144,10 +144,10 @@ def test_latest_campaign_is_one_that_has_the_cell_whole_there_or_else_its_error(
 
 
 @pytest.mark.parametrize(
-    ("options", "packed"), [({}, "site's"), ({"model_dir": "{}/own"}, "own"), ({"onnx": "toy.onnx"}, None)]
+    ("options", "bundled"), [({}, "site's"), ({"model_dir": "{}/own"}, "own"), ({"onnx": "toy.onnx"}, None)]
 )
 def test_client_is_that_of_the_campaigns_model(
-    campaign: Path, site: Site, tmp_path: Path, options: dict[str, str], packed: str | None
+    campaign: Path, site: Site, tmp_path: Path, options: dict[str, str], bundled: str | None
 ) -> None:
     for folder, text in ((site.models / "toy", "site's"), (tmp_path / "own", "own")):
         folder.mkdir(parents=True)
@@ -156,7 +156,7 @@ def test_client_is_that_of_the_campaigns_model(
     (campaign / "campaign.json").write_text(json.dumps({"options": given}))
     bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
     client = tmp_path / "bundle" / "model" / "client.py"
-    assert (client.read_text() if client.exists() else None) == packed
+    assert (client.read_text() if client.exists() else None) == bundled
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_client_compares_answers_of_other_lengths() -> None:
 
 
 @pytest.mark.parametrize(("backend", "there"), [("hosted", True), ("onnxruntime", False)])
-def test_embedded_server_is_offered_for_what_it_can_serve(
+def test_bundle_has_the_embedded_start_script_only_for_its_backends(
     site: Site, campaign: Path, tmp_path: Path, backend: str, there: bool
 ) -> None:
     (campaign / "rows.jsonl").unlink()
@@ -191,7 +191,7 @@ def test_embedded_server_is_offered_for_what_it_can_serve(
 
 
 @pytest.mark.parametrize("awake", [True, False])
-def test_pack_keeps_cores_awake_where_they_were_kept_so(
+def test_bundle_keeps_cores_awake_like_the_campaign(
     site: Site, campaign: Path, tmp_path: Path, awake: bool
 ) -> None:
     (campaign / "rows.jsonl").unlink()
@@ -202,7 +202,7 @@ def test_pack_keeps_cores_awake_where_they_were_kept_so(
     assert (tmp_path / "bundle" / "awake.py").exists() is awake
 
 
-@pytest.mark.fault("Security", "refused; nothing is written", what="packing a cell called")
+@pytest.mark.fault("Security", "refused; nothing is written", what="bundling a cell called")
 @pytest.mark.parametrize("cell", ["../c1", "/etc", "toy-onnx/../..", "other"])
 def test_name_that_is_no_cell_of_the_campaign_is_refused(
     campaign: Path, site: Site, tmp_path: Path, cell: str
@@ -247,7 +247,7 @@ def test_folder_that_holds_something_is_not_touched(campaign: Path, site: Site, 
 @pytest.mark.fault(
     "Disks",
     "an error that advises to run the cell again; nothing is written",
-    what="an artifact is gone when it is packed",
+    what="an artifact is gone when it is bundled",
 )
 def test_missing_artifact_is_refused_with_the_advice_to_run_the_cell_again(
     campaign: Path, site: Site, tmp_path: Path

@@ -190,12 +190,12 @@ def test_every_field_of_a_product_is_a_column_of_both_tables() -> None:
     assert set(Product.model_fields) <= set(MEASUREMENTS)
 
 
-def test_every_field_of_a_serving_and_of_what_is_measured_is_a_column() -> None:
+def test_every_field_of_a_serving_and_a_measurement_is_a_column() -> None:
     assert set(Serving.model_fields) <= set(MEASUREMENTS)
     assert set(Measurement.model_fields) - {"windows"} <= set(MEASUREMENTS)
 
 
-def test_rows_of_a_cell_fit_the_columns_and_keep_what_they_say(tmp_path: Path) -> None:
+def test_rows_of_a_cell_fit_the_columns_and_keep_their_values(tmp_path: Path) -> None:
     serving = Serving(batching="dynamic", max_batch_size=8, preferred_batch_sizes=(4, 8))
     plan = LoadPlan(scenario="online", batch_sizes=(1,), concurrency=(1, 4), generator="client")
     cell = Cell(product=PRODUCT, static=serving, dynamic=serving, offline=plan, online=plan, profile="cpu")
@@ -223,7 +223,7 @@ def test_row_of_an_older_campaign_with_a_column_that_is_no_more_is_read(tmp_path
     assert row["throughput"] == POINT["throughput"]
 
 
-def test_published_columns_are_those_of_the_published_tables(tmp_path: Path) -> None:
+def test_published_columns_equal_those_of_the_published_tables(tmp_path: Path) -> None:
     Writer(tmp_path).append("measurement", POINT)
     Writer(tmp_path).append("measurement", POINT | {"scenario": "online"})
     found = published_columns(read(tmp_path)[1], "offline")

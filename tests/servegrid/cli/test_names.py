@@ -58,9 +58,7 @@ def test_report_without_a_campaign_is_of_the_newest(servegrid: Run, home: Path) 
 
 
 @pytest.mark.usefixtures("campaigns")
-def test_pack_without_a_cell_is_of_the_one_that_the_newest_campaign_recommends(
-    servegrid: Run, tmp_path: Path
-) -> None:
+def test_bundle_without_a_cell_takes_the_newest_recommended_one(servegrid: Run, tmp_path: Path) -> None:
     code, output = servegrid("bundle")
     assert code == 0, output
     assert "m-passed" in output and "toy-onnx" in output
@@ -71,9 +69,7 @@ def test_pack_without_a_cell_is_of_the_one_that_the_newest_campaign_recommends(
 
 
 @pytest.mark.usefixtures("campaigns")
-def test_pack_of_a_campaign_or_profile_is_of_what_is_recommended_there(
-    servegrid: Run, tmp_path: Path
-) -> None:
+def test_bundle_of_a_campaign_or_profile_takes_its_recommended_cell(servegrid: Run, tmp_path: Path) -> None:
     assert servegrid("bundle", "--campaign", "z-old")[0] == 0
     assert (tmp_path / "toy-trt" / "certificate.json").is_file()
     for words in (("--campaign", "a-new"), ("--profile", "t4")):
@@ -82,7 +78,7 @@ def test_pack_of_a_campaign_or_profile_is_of_what_is_recommended_there(
 
 
 @pytest.mark.usefixtures("campaigns")
-def test_pack_of_a_cell_without_a_folder_has_the_cell_s_name(servegrid: Run, tmp_path: Path) -> None:
+def test_bundle_of_a_cell_without_a_folder_has_the_cell_s_name(servegrid: Run, tmp_path: Path) -> None:
     code, output = servegrid("bundle", "toy-onnx")
     assert code == 0 and "a-new" in output
     assert (tmp_path / "toy-onnx" / "certificate.json").is_file()

@@ -150,7 +150,7 @@ def test_wide_terminal_has_one_line_a_row(terminal: Terminal, monkeypatch: pytes
     assert fit([HEAD, *ROWS], 60) and not fit([HEAD, *ROWS], 30)
 
 
-def test_what_would_break_a_line_of_a_pipe_does_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_do_not_break_a_line_of_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("a", "b"), [("x\ty", "[red]two\nlines[/] :smile: \x1b[2J")])
     assert capsys.readouterr().out == "a\tb\nx\\ty\t[red]two lines[/] :smile: \\x1b[2J\n"
 

@@ -82,7 +82,7 @@ def io(interface: Any) -> Interface:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_config_says_what_the_accelerator_and_the_serving_say(case: str, io: Interface) -> None:
+def test_config_has_the_accelerator_and_the_serving(case: str, io: Interface) -> None:
     format_, acceleration, golden = CASES[case]
     config = model_config("it", format_, GPU, io, acceleration)  # type: ignore[arg-type]
     expected = pb.ModelConfig()

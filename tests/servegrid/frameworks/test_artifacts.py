@@ -69,7 +69,7 @@ def test_full_precision_keeps_the_interface(job: Any) -> None:
     assert artifacts.read_interface(one.output) == artifacts.read_interface(one.inputs["source"])
 
 
-def test_what_is_beyond_the_tolerance_is_refused_with_how_far(job: Any) -> None:
+def test_a_difference_beyond_the_tolerance_is_refused_with_its_size(job: Any) -> None:
     wrong = answering({"y": Y["y"] + np.array([[0.0, 0.3, 0.0], [0.0, 0.0, 0.0]], np.float32)})
     artifacts.finish(job(absolute=0.31), wrong)
     artifacts.finish(job(absolute=0.06, relative=0.5), wrong)  # 0.06 + 0.5 x 0.5 = 0.31
@@ -87,7 +87,7 @@ def test_margins_are_kept(job: Any) -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_what_is_no_number_is_refused(job: Any, bad: float) -> None:
+def test_nan_and_infinity_are_refused(job: Any, bad: float) -> None:
     with pytest.raises(ValueError, match=r"\by\b.*\binf\b"):
         artifacts.finish(job(absolute=1e30), answering({"y": np.full((2, 3), bad, np.float32)}))
 

@@ -48,7 +48,7 @@ def graph(
         ("Mul", (6,), (2, 6), {}, 0),
     ],
 )  # fmt: skip
-def test_an_operator_takes_what_its_shapes_say(
+def test_operations_follow_from_the_shapes(
     node: str, weights: tuple[int, ...], x: tuple[int, ...], attributes: dict[str, Any], flops: int
 ) -> None:
     free = ("batch", *x[1:])

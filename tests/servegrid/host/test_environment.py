@@ -224,7 +224,7 @@ def test_each_card_of_a_host_has_its_own_lock_with_a_fake_driver(monkeypatch: py
     assert names == ["GPU-1", "GPU-1", "cpu", "GPU-2", "GPU-2", "cpu"]
 
 
-def test_what_is_started_sees_one_card_of_a_fake_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_started_processes_see_one_card_of_a_fake_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
     monkeypatch.setattr(environment, "card_uuid", lambda: "GPU-2")
     environment.pin_card()

@@ -172,7 +172,7 @@ def test_child_that_the_kernel_kills_for_memory(tmp_path: Path, processes: Any, 
 
 
 @pytest.mark.fault("Processes", KILLED, what="a child and its child hang, and heed no SIGTERM")
-def test_time_limit_ends_the_whole_family_and_says_so(tmp_path: Path, processes: Any) -> None:
+def test_time_limit_ends_all_processes_with_an_error(tmp_path: Path, processes: Any) -> None:
     start = time.monotonic()
     with pytest.raises(StepError, match=r"\b0\.8 s") as caught:
         proc.run(processes.family(tmp_path / "pids"), log_path=tmp_path / "log", timeout_s=0.8)

@@ -61,7 +61,7 @@ def test_caches_of_a_step_are_below_its_home(at: Workplace, tmp_path: Path) -> N
         assert Path(found[name]).is_relative_to(at.site.home), name
 
 
-def test_what_the_user_has_set_stays(at: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_the_user_stay(at: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     users = {name: f"of the user {number}" for number, name in enumerate([*TOLD, "OMP_NUM_THREADS"])}
     for name, value in users.items():
         monkeypatch.setenv(name, value)

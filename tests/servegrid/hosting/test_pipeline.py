@@ -76,7 +76,7 @@ def asking() -> Asking:
     return Asking()
 
 
-def test_what_came_while_one_ran_shares_the_next_batch(asking: Asking) -> None:
+def test_requests_that_arrive_during_a_batch_share_the_next(asking: Asking) -> None:
     asking.occupied()
     for size in (1, 2, 3):
         asking.put(np.full((size, 2), size))
@@ -86,7 +86,7 @@ def test_what_came_while_one_ran_shares_the_next_batch(asking: Asking) -> None:
         np.testing.assert_array_equal(answer.result(0)["y"], 2 * x)
 
 
-def test_other_shapes_and_what_does_not_fit_run_later_and_in_order(asking: Asking) -> None:
+def test_other_shapes_and_large_requests_run_later_in_order(asking: Asking) -> None:
     asking.occupied()
     for shape in ((2, 2), (2, 5), (3, 5), (3, 2)):  # 10 samples: the last has to wait for room
         threading.Thread(target=asking.put, args=(np.ones(shape),)).start()
@@ -134,7 +134,7 @@ def test_an_answer_that_nobody_takes_keeps_no_other_from_its_own(capfd: pytest.C
     assert "the client is gone" in capfd.readouterr().err
 
 
-def test_what_opening_raises_reaches_who_opens() -> None:
+def test_an_error_on_opening_reaches_the_caller() -> None:
     def fail() -> None:
         raise RuntimeError("no such device")
 

@@ -45,7 +45,7 @@ def test_instances_share_the_cores(monkeypatch: pytest.MonkeyPatch, instances: i
 
 
 @pytest.mark.parametrize(("users", "each"), [("3", 3), ("3,1", 3)])
-def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch, users: str, each: int) -> None:
+def test_settings_of_the_user_stay(monkeypatch: pytest.MonkeyPatch, users: str, each: int) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", users)
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
     threads.limit(2)

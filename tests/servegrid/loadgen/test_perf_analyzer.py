@@ -166,7 +166,7 @@ def test_the_command_runs_on_this_host(site: Site) -> None:
     assert [d.version for d in distributions(path=[str(wheel)])] == [perf_analyzer.VERSION]
 
 
-def test_where_it_is_not_installed_the_problem_says_what_to_run(site: Site, tmp_path: Path) -> None:
+def test_if_it_is_not_installed_the_problem_names_the_command(site: Site, tmp_path: Path) -> None:
     empty = site.model_copy(update={"home": tmp_path})
     assert install.command(empty) is None
     assert "--install-perf-analyzer" in str(perf_analyzer.problem(empty))

@@ -130,7 +130,7 @@ def test_random_weights_are_another_product(spec: ModelSpec, profile: GpuProfile
     assert random.cells[0].product != plan(spec, profile).cells[0].product
 
 
-def test_names_are_unique_and_say_what_varies(spec: ModelSpec, profile: GpuProfile) -> None:
+def test_names_are_unique_and_have_the_varied_parts(spec: ModelSpec, profile: GpuProfile) -> None:
     names = [cell.name for cell in plan(spec, profile).cells]
     assert len(set(names)) == len(names)
     assert names[:2] == ["toy-tiny-ts-trace-fp32", "toy-tiny-ts-trace-fp32-x2"]
@@ -237,7 +237,7 @@ def test_servings_and_loads_come_from_the_spec(spec: ModelSpec, profile: GpuProf
     assert (cell.offline.generator, cell.online.generator, cell.profile) == ("client", "client", "card")
 
 
-def test_product_holds_what_its_build_depends_on(spec: ModelSpec, profile: GpuProfile) -> None:
+def test_product_has_every_input_of_its_build(spec: ModelSpec, profile: GpuProfile) -> None:
     products = {c.product.format: c.product for c in plan(spec, profile).cells}
     trace, onnx = products["ts-trace"], products["onnx"]
     assert (onnx.export_format, onnx.opset, onnx.torch_jit) == ("onnx", 17, "none")

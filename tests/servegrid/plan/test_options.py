@@ -94,7 +94,7 @@ def test_every_path_is_whole_for_a_process_in_another_folder(
     assert SweepOptions().anywhere().model_fields_set == set()
 
 
-def test_what_is_not_given_is_the_default() -> None:
+def test_missing_options_have_their_defaults() -> None:
     assert called() == SweepOptions()
 
 
@@ -149,7 +149,7 @@ def test_option_that_would_do_nothing_is_refused() -> None:
         assert str(result.exception).startswith("--pairs and --profile go with --run")
 
 
-def test_help_says_what_each_option_does() -> None:
+def test_help_describes_each_option() -> None:
     app = typer.Typer()
     app.command()(with_sweep_options(lambda options: None))
     text = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["--help"]).output

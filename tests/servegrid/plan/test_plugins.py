@@ -87,7 +87,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_sources_are_the_entry_and_what_it_imports_directly_or_not(folder: Path) -> None:
+def test_sources_are_the_entry_and_its_imports_direct_or_not(folder: Path) -> None:
     assert list(source_digests(folder, "model.py")) == ["late.py", "layers.py", "model.py", "net.py"]
     assert list(source_digests(folder, "prepare.py")) == ["prepare.py"]
 

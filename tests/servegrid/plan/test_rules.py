@@ -54,7 +54,7 @@ def plan(spec: ModelSpec, profile: GpuProfile, **more: Any) -> Plan:
         ("trt", "native", -1, True),
     ],
 )
-def test_where_cuda_graphs_are_captured(
+def test_cuda_graphs_need_a_gpu_and_fixed_outputs(
     interface: Any, profile: GpuProfile, format_: Format, backend: Any, last_axis: int, captured: bool
 ) -> None:
     io = interface([("x", "float32", (-1, 4))], [("y", "float32", (-1, last_axis))])

@@ -115,7 +115,7 @@ def test_complete_file_is_read(path: Path, model_data: dict[str, Any], spec: Mod
         ("variants.tiny.serving.instances", [], "variants.tiny.serving.instances: "),
     ],
 )
-def test_wrong_entry_is_named_with_what_was_expected(
+def test_wrong_entry_is_named_with_the_expected_value(
     path: Path, model_data: dict[str, Any], where: str, value: object, message: str
 ) -> None:
     assert message in message_of(path, change(model_data, where, value))

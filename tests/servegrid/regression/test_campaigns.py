@@ -133,7 +133,7 @@ def test_junit_has_a_case_a_cell(tmp_path: Path) -> None:
     assert skipped.find("skipped") is not None
 
 
-def test_markdown_puts_what_changed_first(tmp_path: Path) -> None:
+def test_markdown_has_changes_first(tmp_path: Path) -> None:
     campaign(tmp_path, "a", 1.0)
     campaign(tmp_path, "b", 0.6, cells=("m-onnx",))
     text = markdown(compared(tmp_path, "a", "b"))

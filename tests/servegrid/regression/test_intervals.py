@@ -30,7 +30,7 @@ def test_paired_is_students_interval_of_the_differences() -> None:
     assert (found.low, found.high) == pytest.approx((math.expm1(wanted.low), math.expm1(wanted.high)))
 
 
-def test_pairs_take_out_what_meets_both() -> None:
+def test_pairs_remove_common_noise() -> None:
     drift = np.linspace(1, 3, 10)
     a, b = drift * (1 + RANDOM.normal(0, 0.002, 10)), drift * 1.1
     close, wide = paired(a, b, 0.99), independent(a, b, 0.99)

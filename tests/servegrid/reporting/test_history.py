@@ -147,7 +147,7 @@ def test_verdict_that_changed_is_a_move(tmp_path: Path) -> None:
         moves(tmp_path, "toy-onx")
 
 
-def test_campaign_looks_back_on_those_before_it_with_its_cells(tmp_path: Path) -> None:
+def test_campaign_is_compared_with_earlier_ones_of_its_cells(tmp_path: Path) -> None:
     for number, throughput in enumerate((100.0, 103.0, 80.0), start=1):
         campaign(tmp_path, f"2026010{number}", throughput=throughput)
     campaign(tmp_path, "20260102b", cell="other", throughput=1.0)

@@ -68,7 +68,7 @@ def whole(two: Frames) -> str:
     return page("c", *two)
 
 
-def test_page_of_an_empty_campaign_says_so(empty: Frames) -> None:
+def test_page_of_an_empty_campaign_has_a_note(empty: Frames) -> None:
     text = page("c", *empty)
     assert "Nothing: no cell passed" in Elements(text).text
     assert payload(text)["charts"] == []

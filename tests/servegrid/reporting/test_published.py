@@ -21,7 +21,7 @@ from servegrid.reporting.published.table import EXAMPLE, PARAMETER, read, sectio
 MODELS = ("bert_large_qa", "fastpitch", "nnunet", "resnet50", "wide_and_deep")
 TABLES = read(ROOT / "models", list(MODELS))
 SEEDS = os.environ.get("SERVEGRID_SEEDS")
-PROVEN = {
+DIGESTS = {
     "bert_large_qa": "6529d40ee63ae0e542c1c46a04dd64763a3fcf2672ca60e2b072d72e421a13e2",
     "fastpitch": "c9198185dbfedeace9d2a154e9f60bd8e2d28a87508a233c2d83ab885c499dff",
     "nnunet": "4f782701267e0ce07c88978cba34a0667edf14e0f1f892a20c60912807ad80cf",
@@ -70,9 +70,9 @@ def test_documents_parsed_anew_are_the_generated_sections_to_the_digit() -> None
         assert document in by_title[len(parsed) :]
 
 
-def test_published_files_are_to_the_byte_those_that_were_proven() -> None:
+def test_published_files_have_the_checked_digests() -> None:
     found = {model: ROOT / "models" / model / "published.csv" for model in MODELS}
-    assert {model: sha256(path.read_bytes()).hexdigest() for model, path in found.items()} == PROVEN
+    assert {model: sha256(path.read_bytes()).hexdigest() for model, path in found.items()} == DIGESTS
 
 
 def test_every_published_row_and_table_is_there() -> None:
@@ -105,7 +105,7 @@ def test_our_point_is_joined_with_the_row_of_the_same_card() -> None:
     assert row["differs"] == ""
 
 
-def test_row_of_another_card_says_what_differs() -> None:
+def test_row_of_another_card_lists_the_differences() -> None:
     ours = {"gpu": "NVIDIA H100 80GB HBM3", "triton_release": "24.10", "instances": 2, "backend": "hosted"}
     (row,) = join_published(points(ours), TABLES).rows(named=True)
     assert row["published"] == 272.0  # the fastest card's

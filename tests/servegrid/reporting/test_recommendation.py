@@ -68,7 +68,7 @@ def test_lead_is_shown_in_words(two: Frames) -> None:
     assert lead_text(first.model_copy(update={"lead": None})) == "the only cell"
 
 
-def test_lead_smaller_than_the_points_own_windows_says_so(points: Rows, two: Frames) -> None:
+def test_lead_smaller_than_the_points_own_windows_is_marked(points: Rows, two: Frames) -> None:
     rows = points(
         {"cell": "a", "throughput": 103.0, "windows_throughput": [1.0, 100.0, 103.0, 105.0]},
         {"cell": "b", "throughput": 100.0},

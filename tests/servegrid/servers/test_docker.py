@@ -143,7 +143,7 @@ os.kill(os.getpid(), 9)
 """
 
 
-def test_what_a_killed_owner_left_is_swept_and_nobody_elses(engine: Any, tmp_path: Path) -> None:
+def test_only_containers_of_a_killed_owner_are_removed(engine: Any, tmp_path: Path) -> None:
     image = "localhost/servegrid:1"
     containers.pull(image, tmp_path / "pull.log")
     done = subprocess.run(

@@ -105,7 +105,7 @@ def put(samples: Path, site: Site, configured: Configured, tmp_path_factory: pyt
     return stage
 
 
-def test_the_probe_finds_what_the_server_can_do(guarded: ServerChoice) -> None:
+def test_the_probe_finds_the_servers_capabilities(guarded: ServerChoice) -> None:
     found = probe(guarded)
     assert (found.version, found.backends, found.loaded) == ("2.51.0", ("python",), ())
     assert (found.control, found.shared_memory) == (True, False)
@@ -172,7 +172,7 @@ def test_a_cell_is_sent_measured_and_taken_away_again(
     assert WORD not in written
 
 
-def test_a_server_without_model_control_serves_what_it_has_loaded(
+def test_a_server_without_model_control_serves_its_loaded_model(
     stranger: Any, configured: Configured, echo: Any, put: Any, site: Site, tmp_path: Path
 ) -> None:
     artifact, io = echo

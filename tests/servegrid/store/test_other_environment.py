@@ -24,7 +24,7 @@ def test_versions_are_those_of_the_environment() -> None:
     check(HERE, ("numpy",))
 
 
-def test_what_it_lacks_is_named() -> None:
+def test_missing_distributions_are_named() -> None:
     with pytest.raises(UnsupportedError, match=rf"{HERE}.*: no-such-distribution$"):
         check(HERE, ("numpy", "no-such-distribution"))
 

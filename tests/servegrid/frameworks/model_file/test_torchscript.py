@@ -80,7 +80,7 @@ NO_TORCHSCRIPT = (
     "Inputs: TorchScript files and pickles",
     "one line that says what is wrong with the file; nothing of it is kept or run",
 )
-def test_what_is_no_torchscript_file_is_not_run(name: str, answers: dict[str, str], happened: Any) -> None:
+def test_a_file_that_is_no_torchscript_is_not_run(name: str, answers: dict[str, str], happened: Any) -> None:
     message = answers[name]
     assert message.startswith("not a file of torch.jit.save: ")
     assert "\n" not in message
