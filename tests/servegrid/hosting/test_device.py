@@ -1,4 +1,4 @@
-"""A session that is asked for a GPU and has none refuses to load: it never falls back to the CPU."""
+"""A session for a GPU refuses to load without one; it never falls back to the CPU."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ def test_onnx_and_torch_refuse_to_fall_back(
 
 def test_tensorflow_refuses_to_fall_back(run_python: Any, tmp_path: Path, without_gpu: None) -> None:
     """Before it looks for a model: the folder is empty."""
-    (said,) = run_python(LOAD, LIBRARY, tmp_path, "hosting.savedmodel_session").splitlines()
-    assert said == "TensorFlow sees no GPU: is a tensorflow build with CUDA installed?"
+    (message,) = run_python(LOAD, LIBRARY, tmp_path, "hosting.savedmodel_session").splitlines()
+    assert message == "TensorFlow sees no GPU: is a tensorflow build with CUDA installed?"

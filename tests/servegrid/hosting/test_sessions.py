@@ -1,4 +1,4 @@
-"""What a session refuses before it is served."""
+"""Models that a session refuses when it loads."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ torch.jit.trace(torch.nn.Identity(), torch.zeros(2, 4)).save(sys.argv[1])
 """
 
 
-@pytest.mark.parametrize(("inner", "said"), [(-1, "every axis but the batch fixed"), (4, "")])
+@pytest.mark.parametrize(("inner", "message"), [(-1, "every axis but the batch fixed"), (4, "")])
 @pytest.mark.parametrize("session", ["onnx_session", "torchscript_session"])
 def test_a_cuda_graph_wants_fixed_shapes(
-    interface: Any, onnx_artifact: Any, run_python: Any, session: str, inner: int, said: str
+    interface: Any, onnx_artifact: Any, run_python: Any, session: str, inner: int, message: str
 ) -> None:
     io = interface([("x", "float32", (-1, inner))], [("y", "float32", (-1, inner))])
     artifact = onnx_artifact(io, [("Identity", ["x"], ["y"], {})])
@@ -34,7 +34,7 @@ def test_a_cuda_graph_wants_fixed_shapes(
         (artifact / "interface.json").write_text(io.model_dump_json())
         run_python(SAVE, artifact / "model.pt")
     found = run_python(REFUSED, artifact, session).strip()
-    assert said in found if said else found == ""
+    assert message in found if message else found == ""
 
 
 IMAGES = """
