@@ -1,4 +1,4 @@
-"""What errors say and carry."""
+"""Texts and fields of errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from servegrid.domain.errors import ServegridError, StepError, UnsupportedError, UserError, unknown
 
 
-def test_unknown_name_is_told_with_the_nearest_first_and_all() -> None:
+def test_error_of_an_unknown_name_lists_the_nearest_and_all_names() -> None:
     error = unknown("format", "onxx", ["ts-trace", "onnx", "onnx-rt"])
     assert isinstance(error, UserError)
     assert str(error) == (
@@ -17,15 +17,15 @@ def test_unknown_name_is_told_with_the_nearest_first_and_all() -> None:
     )
 
 
-def test_unknown_name_far_from_all_is_told_without_a_guess() -> None:
+def test_error_of_a_name_unlike_all_others_makes_no_guess() -> None:
     assert str(unknown("format", "zzz", ("onnx",))) == "unknown format 'zzz': known: onnx"
 
 
-def test_unknown_name_where_nothing_is_known_says_none() -> None:
+def test_error_of_an_unknown_name_says_that_no_name_is_known() -> None:
     assert str(unknown("model", "a", [])) == "unknown model 'a': known: none"
 
 
-def test_at_most_three_names_are_guessed() -> None:
+def test_error_suggests_at_most_three_names() -> None:
     said = str(unknown("profile", "a1", ["a10", "a11", "a12", "a13", "a14"]))
     assert said.partition("known:")[0].count("'a1") == 1 + 3
 

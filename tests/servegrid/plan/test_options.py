@@ -1,4 +1,4 @@
-"""One definition of what a campaign is asked for: the CLI's options are its fields."""
+"""Options of a campaign: the CLI's options are its fields."""
 
 from __future__ import annotations
 
@@ -79,9 +79,7 @@ def test_every_field_is_an_option() -> None:
         assert called(f"--{name.replace('_', '-')}", "f") == SweepOptions.model_validate({name: "f"})
 
 
-def test_every_path_is_whole_for_a_process_in_another_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paths_become_absolute_for_other_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
     params = ("checkpoint=data/../data", "org=a/b", "hidden=8")
@@ -94,11 +92,11 @@ def test_every_path_is_whole_for_a_process_in_another_folder(
     assert SweepOptions().anywhere().model_fields_set == set()
 
 
-def test_what_is_not_given_is_the_default() -> None:
+def test_missing_options_have_defaults() -> None:
     assert called() == SweepOptions()
 
 
-def test_wrong_value_is_told_with_those_that_there_are() -> None:
+def test_error_of_a_wrong_value_lists_the_valid_ones() -> None:
     with pytest.raises(UserError, match="generator: Input should be 'auto', 'perf_analyzer' or 'client'"):
         called("--generator", "cleint")
 
@@ -107,12 +105,15 @@ def test_wrong_value_is_told_with_those_that_there_are() -> None:
     ("flag", "given", "near"),
     [
         ("--generator", "cleint", "'client'"),
+        ("--format", "onx", "'onnx'"),
+        ("--precision", "fp61", "'fp16'"),
+        ("--accelerator", "trtt", "'trt'"),
         ("--protocol", "gprc", "'grpc'"),
         ("--shared-memory", "sytem", "'system'"),
         ("--distribution", "possion", "'poisson'"),
     ],
 )
-def test_misspelt_value_is_told_with_the_nearest(flag: str, given: str, near: str) -> None:
+def test_error_of_a_misspelt_value_names_the_nearest(flag: str, given: str, near: str) -> None:
     with pytest.raises(UserError) as caught:
         called(flag, given, *(("--request-rate", "5") if flag == "--distribution" else ()))
     assert flag.strip("-").replace("-", "_") in str(caught.value)
@@ -120,7 +121,7 @@ def test_misspelt_value_is_told_with_the_nearest(flag: str, given: str, near: st
 
 
 @pytest.mark.parametrize("slo", ["50ms", "p99", "p98=50ms", "p99=50", "p99=0ms", "p99<50ms", "p99=-1ms", ""])
-def test_wrong_objective_is_told_what_one_looks_like(slo: str) -> None:
+def test_error_of_a_wrong_objective_has_an_example(slo: str) -> None:
     with pytest.raises(UserError, match=r"^slo: .*write a statistic .*p99=50ms") as caught:
         called("--slo", slo)
     assert repr(slo) in str(caught.value)
@@ -134,12 +135,12 @@ def test_a_distribution_without_a_rate_is_refused() -> None:
 
 
 @pytest.mark.parametrize("rate", ["0", "-1", "fast"])
-def test_wrong_rate_is_told(rate: str) -> None:
+def test_wrong_rate_is_refused(rate: str) -> None:
     with pytest.raises(UserError, match=r"request_rates\.0: "):
         called("--request-rate", rate)
 
 
-def test_option_that_would_do_nothing_is_refused() -> None:
+def test_option_without_effect_is_refused() -> None:
     with pytest.raises(UserError, match="--queue goes with --workers"):
         called("--queue", "nightly")
     for option in (("--pairs", "3"), ("--profile", "cpu")):
@@ -157,7 +158,7 @@ def test_help_says_what_each_option_does() -> None:
         assert field.description and field.description in text
 
 
-def test_the_subject_of_a_campaign_is_told_in_a_few_words() -> None:
+def test_subject_names_the_models_or_the_file() -> None:
     assert SweepOptions.model_validate({"models": ("a", "b"), "variant": "full"}).subject == "a, b (full)"
     assert SweepOptions(onnx="x/m.onnx").subject == "m.onnx"
     assert SweepOptions(model_dir="/y/own").subject == "own (tiny)"
