@@ -22,7 +22,6 @@ from pathlib import Path
 
 import tritonclient.grpc as triton
 
-from flows import forecast
 from flows.qualify import build_cell, workplace
 from servegrid.domain.values import Endpoint, Interface
 from servegrid.formats import FORMATS
@@ -34,6 +33,7 @@ from servegrid.regression.verdict import CellComparison, judge
 from servegrid.servers import embedded
 from servegrid.servers.control import unload
 from servegrid.store.site import default_site
+from tasks.planning import cell_by_name
 
 BATCH, CONCURRENCY = 4, 1
 LEAST_EFFECT, FLOORS = 0.05, 3
@@ -66,7 +66,7 @@ def main() -> int:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         site = default_site().model_copy(update={"results": folder})
-        entry, cell, left_out = forecast.find(asked.cell, SweepOptions(), site)
+        entry, cell, left_out = cell_by_name(asked.cell, SweepOptions(), site)
         assert left_out is None, left_out
         at = workplace(entry.plugin, cell, site, "bench")
         built = build_cell(

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import tritonclient.grpc as triton
 
-from flows.planning import plan
 from flows.qualify import build_cell, workplace
 from servegrid.domain.values import Endpoint, Interface
 from servegrid.formats.repository import HOSTING, write_repository
@@ -20,6 +19,7 @@ from servegrid.plan.options import SweepOptions
 from servegrid.servers import embedded
 from servegrid.servers.base import Running
 from servegrid.store.site import Site
+from tasks.planning import plan
 
 CONFIG = """
 backend: "python" max_batch_size: 8

@@ -8,8 +8,6 @@ from contextlib import ExitStack
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
-from flows import forecast
-from flows.planning import preflight
 from flows.qualify import Built, build_cell, workplace
 from servegrid.domain.errors import UserError
 from servegrid.domain.server import ServerChoice
@@ -26,6 +24,7 @@ from servegrid.store.build import Workplace
 from servegrid.store.site import default_site
 from tasks.configure import Configured, configure
 from tasks.deploy import deploy
+from tasks.planning import cell_by_name, preflight
 
 log = logging.getLogger("servegrid")
 
@@ -94,7 +93,7 @@ def interleaved_runs(scenario: Scenario, job: InterleavedJob, at: Workplace) -> 
 
 def _candidate(name: str, mark: str, options: SweepOptions, campaign: str) -> Candidate:
     site = default_site()
-    entry, cell, left_out = forecast.find(name, options, site)
+    entry, cell, left_out = cell_by_name(name, options, site)
     if left_out:
         raise UserError(f"{name}: does not run: {left_out}")
     choice = own_server(entry.server, cell)

@@ -1,4 +1,4 @@
-"""A campaign's `qualify` runs on the workers of the profiles' pools: started, followed, cancelled."""
+"""Starts, follows and cancels a campaign's `qualify` runs on the workers of the profiles' pools."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ log = logging.getLogger("servegrid")
 
 POLL_S = 1.0
 UNTAKEN_S = 60.0
-"""When no worker takes a run for so long, the log says how to start one."""
+"""After this time without a worker for a run, the log says how to start one."""
 GONE_S = {StateType.PENDING: 90.0, StateType.RUNNING: 6.0}
-"""A run in this state whose lease nobody held for this long is dead, and nobody is left to say so. (A run is
-Pending while a worker starts its process; it takes the lease first thing.)"""
+"""A run in this state is dead if no process held its lease for this long. (A run is Pending while a worker
+starts its process, which takes the lease first.)"""
 
 
 def run_all(parts: Sequence[SweepOptions], folder: Path, attempt: int, on_rows: Callable[[], None]) -> None:
-    """One `qualify` run for each part, on a worker of its profile, until each has ended.
+    """Start one `qualify` run for each part, on a worker of its profile, and wait until all have ended.
 
-    `on_rows` is called whenever rows have come. However this ends, no run is left that still works.
+    `on_rows` is called whenever new rows exist. However this ends, it leaves no run at work.
 
     Raises:
         CancelledError: the campaign was cancelled.
@@ -59,23 +59,24 @@ def run_all(parts: Sequence[SweepOptions], folder: Path, attempt: int, on_rows: 
             raise
 
 
-def check_deployments(parts: Sequence[SweepOptions]) -> None:
-    """Raises UserError when a profile has no deployment, or a pool not the queue."""
+def check_deployments(options: SweepOptions) -> None:
+    """Raises UserError if a profile is unknown, has no deployment, or its pool lacks the queue."""
+    profiles = [load_profile(default_site().profiles, name).name for name in dict.fromkeys(options.profiles)]
     with get_client(sync_client=True) as client:
-        for profile, queue in dict.fromkeys((part.place, part.queue) for part in parts):
+        for profile in profiles:
             try:
                 deployment = client.read_deployment_by_name(f"qualify/{profile}")
-                client.read_work_queue_by_name(queue, work_pool_name=deployment.work_pool_name)
+                client.read_work_queue_by_name(options.queue, work_pool_name=deployment.work_pool_name)
             except ObjectNotFound as error:
                 raise UserError(
-                    f"there is no deployment 'qualify/{profile}' with a queue {queue!r}; "
+                    f"there is no deployment 'qualify/{profile}' with a queue {options.queue!r}; "
                     "run `servegrid pools create` and "
                     "`prefect --no-prompt deploy --all --prefect-file deployments/prefect.yaml`"
                 ) from error
 
 
 def _start(part: SweepOptions, folder: Path, attempt: int) -> FlowRun:
-    """The key carries the attempt: with the same key Prefect gives the dead run back."""
+    """Start a run. The key holds the attempt: for the same key Prefect returns the dead run."""
     run = run_deployment(
         f"qualify/{part.place}",
         parameters={
@@ -113,26 +114,26 @@ def _follow(
 
 
 class _Watched:
-    """One run as it is seen from outside: its state, since when, and whether somebody works at it."""
+    """One run seen from outside: its state, since when, and whether a process holds its lease."""
 
     def __init__(self, part: SweepOptions, folder: Path, pool: str) -> None:
         self.label, self._pool = part.label, pool
         self._lease = run_lease(folder, part)
         self._kind: StateType | None = None
         self._since = self._begin = time.monotonic()
-        self._told = False
+        self._untaken = False
         self.ended = False
 
     def is_dead(self, state: State) -> bool:
-        """Take its state down; whether it is one that only a living process can leave, and there is none."""
+        """Record the state; true if only a process can change it, and no process holds the lease."""
         now = time.monotonic()
         if state.is_final():
             if not self.ended:
                 log.info("%s: %s", self.label, state.name if state.is_completed() else _line(state))
             self.ended = True
             return False
-        if state.is_scheduled() and not self._told and now - self._begin > UNTAKEN_S:
-            self._told = True
+        if state.is_scheduled() and not self._untaken and now - self._begin > UNTAKEN_S:
+            self._untaken = True
             command = worker_command(self._pool)
             log.info("%s: no worker has taken it yet; `%s` starts one", self.label, command)
         if state.type != self._kind or leases.holder(self._lease) is not None:
@@ -146,8 +147,8 @@ def _states(client: SyncPrefectClient, runs: list[UUID]) -> dict[UUID, State]:
 
 
 def _cancel(client: SyncPrefectClient, runs: Iterable[UUID]) -> None:
-    """Ask for the end of every run that has not ended: workers stop those that they have begun. Where Prefect
-    does not answer, each of them still sees its leader go."""
+    """Cancel every run that has not ended; workers stop theirs. If Prefect does not answer, each run still
+    ends when its leader is gone."""
     with suppress(httpx.HTTPError, PrefectException):
         for run, state in _states(client, list(runs)).items():
             if not state.is_final():

@@ -11,7 +11,6 @@ from prefect.exceptions import TerminationSignal
 from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from prefect.states import Completed, Failed
 
-from flows.planning import plan, preflight
 from flows.record import Outcome, Record, Recorder
 from servegrid.campaign.campaign import working
 from servegrid.campaign.options_file import profile_folder
@@ -27,12 +26,15 @@ from servegrid.plan.server_choosing import of_cell
 from servegrid.servers import server
 from servegrid.store.build import Workplace
 from servegrid.store.site import Site, default_site
+from servegrid.store.store import BuildRequest
+from servegrid.store.why import UNKNOWN
 from tasks import baseline, ceilings, convert, export, prepare, profile_data, reference
-from tasks.caching import Make, ensure
+from tasks.caching import BuildTask, Make, ensure
 from tasks.configure import configure
 from tasks.correctness import correctness
 from tasks.deploy import deploy
 from tasks.performance import offline, online
+from tasks.planning import kept_plans, on_this_host, preflight
 from tasks.report import summarize
 
 log = logging.getLogger("servegrid")
@@ -52,7 +54,8 @@ def qualify(options: SweepOptions, campaign: str, attempt: int | None = None) ->
     # This run's heartbeat, which goes on, is enough: a cell with one of its own ends up to 1 s late (ADR 4).
     cells_without_heartbeat = temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
     with working(folder, options, attempt, run), cells_without_heartbeat:
-        (model,) = plan(options, site)
+        (kept,) = kept_plans(folder, options, site)
+        model = on_this_host(kept, options, site)
         if attempt is not None:  # else its leader, in this process, has looked
             preflight(options, model, site)
         pin_card()
@@ -157,6 +160,25 @@ def build_cell(plugin: Plugin, cell: Cell, campaign: str, at: Workplace, make: M
         baseline=framework,
         ceilings=reached,
     )
+
+
+def build_requests(plugin: Plugin, cell: Cell, site: Site) -> tuple[BuildRequest, ...]:
+    """The request of every build stage, in order; nothing is built. An input that the store lacks is UNKNOWN.
+
+    Raises:
+        UserError: files that the variant reads are missing.
+    """
+    found: list[BuildRequest] = []
+
+    def look_up(stage: BuildTask, request: BuildRequest, at: Workplace) -> ArtifactRef:
+        found.append(request)
+        return site.store.known(request.key) or UNKNOWN
+
+    if not cell.product.random_weights:
+        prepare.check_sources(plugin, cell.product.variant, site)
+    # The baseline is measured anew in each campaign: this name stands for the next one.
+    build_cell(plugin, cell, "the next one", workplace(plugin, cell, site, "the next one"), make=look_up)
+    return tuple(found)
 
 
 def convert_product(

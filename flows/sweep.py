@@ -12,19 +12,20 @@ from prefect.states import Cancelled, Completed, Failed
 
 from flows.cancelling import CancelledError, heeding_cancellation
 from flows.fan_out import check_deployments, run_all
-from flows.planning import generator_notes, plan, preflight
 from flows.qualify import qualify
 from servegrid.campaign import results
 from servegrid.campaign.campaign import leading, new_campaign, read, unreached
+from servegrid.loadgen.choosing import generator_notes
 from servegrid.plan.options import SweepOptions
 from servegrid.reporting.writing import write
 from servegrid.store.site import default_site
+from tasks import planning
 from tasks.report import report
 
 log = logging.getLogger("servegrid")
 
 REPORT_S = 60.0
-"""While a campaign runs on workers, its report is written anew at most this often."""
+"""While a campaign runs on workers, its report is written at most this often."""
 
 
 @flow(name="sweep", flow_run_name="{options.subject} on {options.place}")
@@ -34,21 +35,23 @@ def sweep(
     resume: bool = False,
 ) -> Any:
     """Qualify every model of the options on every profile, then report; failed when a cell is `error`,
-    `failed_accuracy` or was not reached. A resumed campaign goes on with its own options, at the cells that
-    are not finished."""
+    `failed_accuracy` or was not reached. A resumed campaign goes on with its own options and its kept plan,
+    at the cells that are not finished."""
     site = default_site()
     folder = results.campaign_folder(site.results, campaign or new_campaign())
-    options = read(folder).options if resume else options.anywhere()
-    plans = plan(options, site)
-    for line in generator_notes(options, plans, site):
-        log.info(line)
-    parts = [options.only(entry.plugin.spec.name, entry.profile.name) for entry in plans]
+    options = read(folder).options if resume else options
     if options.workers:
-        check_deployments(parts)
+        check_deployments(options)
+    if resume:
+        planning.resume(folder, site)
     else:
-        for entry in plans:
-            preflight(options, entry, site)
-    with leading(folder, options, plans, resume=resume) as attempt:
+        planning.begin(folder, options, site)
+    kept = read(folder)
+    options = kept.options
+    for line in generator_notes(options, kept.plans, site):
+        log.info(line)
+    parts = [options.only(entry.model, entry.profile) for entry in kept.plans]
+    with leading(folder) as attempt:
         try:
             if options.workers:
                 run_all(parts, folder, attempt, on_rows=_Partial(folder))
@@ -67,7 +70,7 @@ def sweep(
 
 
 def final_state(folder: Path) -> Any:
-    """How many cells ended how; completed if each came to an end that does not fail a campaign."""
+    """The number of cells of each verdict; completed if every cell has one, and none fails the campaign."""
     cells, _ = results.read(folder) if (folder / "rows.jsonl").exists() else (None, None)
     counts: dict[str, int] = {}
     if cells is not None:
@@ -85,7 +88,7 @@ def final_state(folder: Path) -> Any:
 
 
 class _Partial:
-    """Writes the report of what there is by now, when it is called and the last one is old enough."""
+    """When called, writes the report of the rows so far, unless the last one is too recent."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -8,8 +8,6 @@ from pathlib import Path
 import polars as pl
 from prefect import flow
 
-from flows import forecast
-from flows.planning import preflight
 from flows.qualify import build_cell, workplace
 from servegrid.domain.errors import UserError
 from servegrid.domain.slo import Slo
@@ -26,6 +24,7 @@ from servegrid.servers import server
 from servegrid.store.site import default_site
 from tasks.configure import configure
 from tasks.deploy import deploy
+from tasks.planning import cell_by_name, preflight
 
 log = logging.getLogger("servegrid")
 
@@ -49,7 +48,7 @@ def tune_cell(name: str, slo: Slo, axes: Axes, options: SweepOptions, campaign: 
         StepError: a step failed.
     """
     site = default_site()
-    entry, cell, left_out = forecast.find(name, options, site)
+    entry, cell, left_out = cell_by_name(name, options, site)
     if left_out:
         raise UserError(f"{name}: does not run: {left_out}")
     settings = grid(cell.dynamic, axes)

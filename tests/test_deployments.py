@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from flows.planning import plan
 from flows.pools import CAMPAIGNS, QUEUES
 from servegrid.domain.plugins import load_profile
 from servegrid.domain.root import ROOT
 from servegrid.plan.options import SweepOptions
 from servegrid.store.site import default_site
+from tasks.planning import plan
 
 DEPLOYMENTS: list[dict[str, Any]] = yaml.safe_load((ROOT / "deployments" / "prefect.yaml").read_text())[
     "deployments"

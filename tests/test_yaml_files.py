@@ -9,9 +9,11 @@ import pytest
 from servegrid.domain.plugins import load_profile, source_digests
 from servegrid.domain.releases import fitting, load_releases
 from servegrid.domain.root import ROOT
+from servegrid.domain.server import ServerChoice
 from servegrid.plan.matrix import expand
 from servegrid.plan.models import known_models, load_model
 from servegrid.plan.selection import Selection
+from servegrid.servers import embedded
 
 MODELS = known_models(ROOT / "models")
 PROFILES = sorted((ROOT / "gpu_profiles").glob("*.yaml"))
@@ -78,10 +80,9 @@ def test_every_model_has_cells_on_every_profile(model: str, path: Path) -> None:
             spec,
             variant,
             profile,
-            generator="client",
-            triton_release="24.10",
-            releases=load_releases(),
-            selection=Selection(),
+            embedded.capabilities(ServerChoice()),
+            Selection(),
+            load_releases(),
         )
         names = [c.name for c in plan.cells] + [e.cell.name for e in plan.excluded]
         assert plan.cells

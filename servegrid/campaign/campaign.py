@@ -1,8 +1,8 @@
-"""A campaign's folder but for its rows: its options, its attempts, its leader and its workers.
+"""A campaign's folder apart from its rows: its options, plan, attempts, leader and workers.
 
-campaign.json           the options, the number of the attempt, the cells that it is to end with
-leader.lock             a lease, held by the flow `sweep` for as long as it runs: it holds the attempt
-runs/<model>-<profile>.lock  a lease, held by each `qualify` run: it holds the id of its flow run
+campaign.json                the options, the number of the attempt, and the plan: cells, and exclusions
+with reasons leader.lock                  a lease that the flow `sweep` holds while it runs; contains the
+attempt runs/<model>-<profile>.lock  a lease that each `qualify` run holds; contains the id of its flow run
 """
 
 from __future__ import annotations
@@ -28,27 +28,31 @@ from servegrid.domain.errors import UserError
 from servegrid.domain.values import Value
 from servegrid.domain.yaml_files import explain
 from servegrid.host.files import write_atomic
-from servegrid.plan.model_plan import ModelPlan
+from servegrid.plan.model_plan import KeptPlan, Key
 from servegrid.plan.options import SweepOptions
 
 log = logging.getLogger("servegrid")
 
 LEADER_S = 5.0
-"""How long a resumed campaign waits for the leader before it, which may be ending."""
+"""How long a new leader waits for the one before it, which may be ending."""
 RUN_S = 60.0
-"""How long a `qualify` run waits for the one before it, which may be ending."""
+"""How long a `qualify` run waits for the run before it, which may be ending."""
 WATCH_S = 1.0
-
-Key = tuple[str, str]
-"""Cell and profile."""
 
 
 class Campaign(Value):
-    """`campaign.json`."""
+    """`campaign.json`. `attempt` is 0 before the first process leads the campaign; `cells` are those of a
+    campaign that was created before plans were kept."""
 
     options: SweepOptions
-    attempt: int
-    cells: tuple[Key, ...]
+    attempt: int = 0
+    plans: tuple[KeptPlan, ...] = ()
+    cells: tuple[Key, ...] = ()
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The keys of the rows that the campaign ends with."""
+        return tuple(key for entry in self.plans for key in entry.keys) or self.cells
 
 
 def new_campaign() -> str:
@@ -56,11 +60,36 @@ def new_campaign() -> str:
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
-def read(folder: Path) -> Campaign:
-    """The options, cells and attempts of a campaign.
+def create(folder: Path, options: SweepOptions, plans: Sequence[KeptPlan]) -> None:
+    """Write the file of a campaign that nobody leads yet.
 
     Raises:
-        UserError: no campaign was begun there, or its file is damaged.
+        UserError: the campaign exists already.
+    """
+    with _leader(folder, attempt=0, wait_s=0):
+        if (folder / "campaign.json").exists():
+            raise UserError(
+                f"campaign {folder.name} already exists: resume it with `servegrid sweep --resume "
+                f"{folder.name}`, or take another name, or none"
+            )
+        _write(folder, Campaign(options=options, attempt=0, plans=tuple(plans)))
+
+
+def keep_plans(folder: Path, plans: Sequence[KeptPlan]) -> None:
+    """Add the plan to a campaign that was created before plans were kept, and that nobody leads.
+
+    Raises:
+        UserError: another process leads the campaign.
+    """
+    with _leader(folder, read(folder).attempt, wait_s=LEADER_S):
+        _write(folder, read(folder).model_copy(update={"plans": tuple(plans)}))
+
+
+def read(folder: Path) -> Campaign:
+    """The options, plan and attempts of a campaign.
+
+    Raises:
+        UserError: no campaign was created there, or its file is damaged.
     """
     path = folder / "campaign.json"
     try:
@@ -73,55 +102,56 @@ def read(folder: Path) -> Campaign:
 
 
 def unreached(folder: Path) -> list[Key]:
-    """The cells that have no row yet, or were skipped; of a campaign that names no cells, none."""
+    """The cells that have no row yet, or were skipped; none if the folder has no campaign's file."""
     if not (folder / "campaign.json").exists():
         return []
     ended: set[Key] = set()
     if (folder / "rows.jsonl").exists():
         cells, _ = results.read(folder)
         ended = set(cells.filter(pl.col("verdict") != "skipped").select("cell", "profile").iter_rows())
-    return [key for key in read(folder).cells if key not in ended]
+    return [key for key in read(folder).keys if key not in ended]
 
 
 @contextmanager
-def leading(
-    folder: Path, options: SweepOptions, plans: Sequence[ModelPlan], *, resume: bool
-) -> Iterator[int]:
-    """Lead the campaign for as long as the block runs; the number of this attempt, from 1.
+def leading(folder: Path) -> Iterator[int]:
+    """Lead the campaign while the block runs; yields the number of this attempt, from 1.
 
     Raises:
-        UserError: somebody leads it already, or it was begun before and is not to be resumed.
+        UserError: the campaign does not exist, or another process leads it.
     """
-    attempt = read(folder).attempt + 1 if resume else 1
-    with ExitStack() as stack:
-        try:
-            lease = leases.holding(folder / "leader.lock", str(attempt), wait_s=LEADER_S if resume else 0)
-            stack.enter_context(lease)
-        except leases.HeldError as error:
-            raise UserError(f"campaign {folder.name}: it is running already, attempt {error}") from error
-        if not resume and (folder / "campaign.json").exists():
-            raise UserError(
-                f"campaign {folder.name}: it was begun already; take another name, or none, or go on with "
-                f"`servegrid sweep --resume {folder.name}`"
-            )
-        if resume and read(folder).attempt != attempt - 1:
-            raise UserError(f"campaign {folder.name}: another process went on with it just now")
-        cells = tuple(key for entry in plans for key in entry.keys)
-        begun = Campaign(options=options, attempt=attempt, cells=cells)
-        write_atomic(folder / "campaign.json", begun.model_dump_json(indent=1, exclude_unset=True))
+    campaign = read(folder)
+    attempt = campaign.attempt + 1
+    with _leader(folder, attempt, wait_s=LEADER_S):
+        if read(folder).attempt != campaign.attempt:
+            raise UserError(f"campaign {folder.name}: another process has just resumed it")
+        _write(folder, campaign.model_copy(update={"attempt": attempt}))
         yield attempt
 
 
+@contextmanager
+def _leader(folder: Path, attempt: int, wait_s: float) -> Iterator[None]:
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(leases.holding(folder / "leader.lock", str(attempt), wait_s=wait_s))
+        except leases.HeldError as error:
+            raise UserError(f"campaign {folder.name} is running already, attempt {error}") from error
+        yield
+
+
+def _write(folder: Path, campaign: Campaign) -> None:
+    write_atomic(folder / "campaign.json", campaign.model_dump_json(indent=1, exclude_unset=True))
+
+
 def run_lease(folder: Path, options: SweepOptions) -> Path:
-    """The lease of the `qualify` run of these options, which name one model and one profile."""
+    """The lease of a `qualify` run; its options name one model and one profile."""
     return folder / "runs" / f"{options.title}-{options.place}.lock"
 
 
 @contextmanager
 def working(folder: Path, options: SweepOptions, attempt: int | None, run: str) -> Iterator[None]:
-    """Work for the campaign's attempt; without a number, in the leader's own process.
+    """Work for an attempt of the campaign; without a number, in the leader's own process.
 
-    When the leader is gone, this process ends as by SIGTERM: everything that it started is stopped.
+    When the leader is gone, this process ends as by SIGTERM, and stops everything that it started.
     """
     with leases.holding(run_lease(folder, options), run, wait_s=RUN_S):
         if attempt is None:
@@ -132,11 +162,11 @@ def working(folder: Path, options: SweepOptions, attempt: int | None, run: str) 
         def watch() -> None:
             while not done.wait(WATCH_S):
                 if leases.holder(folder / "leader.lock") != str(attempt):
-                    log.warning("campaign %s: attempt %d has ended; so does this run", folder.name, attempt)
+                    log.warning("campaign %s: attempt %d has ended, so this run ends", folder.name, attempt)
                     os.kill(os.getpid(), signal.SIGTERM)
                     return
 
-        # In a context of its own, so that what it logs is the flow run's.
+        # A copied context, so that its log lines belong to the flow run.
         threading.Thread(target=copy_context().run, args=(watch,), daemon=True).start()
         try:
             yield

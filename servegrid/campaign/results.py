@@ -144,12 +144,8 @@ def plan_columns(plan: LoadPlan) -> Row:
 
 
 def roofline_columns(roofline: Roofline | None, precision: Precision, serving: Serving, row: Row) -> Row:
-    """A point's roofline: the most inferences/s, what sets it, and the share that was reached.
-
-    The dynamic batcher may make batches of the largest size, whatever the clients send.
-    """
-    batch = serving.max_batch_size if serving.batching == "dynamic" else row["batch"]
-    limit = roofline.limit(precision, max(batch, row["batch"])) if roofline else None
+    """A point's roofline: the most inferences/s, what sets it, and the share that was reached."""
+    limit = roofline.limit(precision, serving.largest_batch(row["batch"])) if roofline else None
     if roofline is None or limit is None:
         return {}
     return {

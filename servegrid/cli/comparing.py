@@ -49,11 +49,11 @@ def compare(
         raise UserError("--pairs and --profile go with --run: campaigns are compared as they were measured")
     site, rule = default_site(), Rule(confidence=confidence, relevant=relevant, across=across)
     if run:
-        from flows import forecast
+        from tasks.planning import cell_by_name
 
         options = SweepOptions(profiles=(profile or "cpu",))
         for cell in (a, b):
-            forecast.find(cell, options, site)  # a misspelt name is an error before a server starts
+            cell_by_name(cell, options, site)  # a misspelt name is an error before a server starts
         with api(site):
             from flows.compare import compare_cells
             from servegrid.campaign.campaign import new_campaign
@@ -93,12 +93,12 @@ def tune(
 ) -> None:
     """Find the instances, queue delay and preferred batch sizes with the highest throughput within a latency
     bound; exits with 1 when no setting meets it."""
-    from flows import forecast
     from servegrid.domain.slo import from_option
     from servegrid.loadgen.search.tuning import DELAYS_US, Axes
+    from tasks.planning import cell_by_name
 
     site, wanted, options = default_site(), from_option(slo), SweepOptions(profiles=(profile,))
-    forecast.find(cell, options, site)  # a misspelt name is an error before a server starts
+    cell_by_name(cell, options, site)  # a misspelt name is an error before a server starts
     with api(site):
         from flows.tune import tune_cell
         from servegrid.campaign.campaign import new_campaign

@@ -67,9 +67,10 @@ def servegrid(
 def plan(options: SweepOptions) -> None:
     """Show which cells would run, what is stored of them, how long they took last; and which are excluded,
     and why."""
-    from flows import forecast
-    from flows.planning import plan as make_plan
+    from flows.qualify import build_requests
     from servegrid.campaign.tables import last_wall_s
+    from servegrid.plan import forecast
+    from tasks.planning import plan as make_plan
 
     site = default_site()
     last = last_wall_s(site.results)
@@ -79,7 +80,11 @@ def plan(options: SweepOptions) -> None:
     for entry in make_plan(options, site):
         for cell in entry.plan.cells:
             points = f"{cell.offline.extent}, {cell.online.extent}"
-            found = forecast.expect(entry.plugin, cell, site, last)
+            wall_s = last.get((cell.name, cell.profile, cell.product.random_weights))
+            try:
+                found = forecast.expect(build_requests(entry.plugin, cell, site), site.store, wall_s)
+            except UserError:
+                found = forecast.Expected(missing="files that the variant reads are not there", wall_s=wall_s)
             times.append(found.wall_s)
             seconds = "" if found.wall_s is None else f"{found.wall_s:.0f} s"
             rows.append((cell.name, "yes", points, found.line, seconds))
@@ -101,14 +106,16 @@ def why(
     cell: Annotated[str, typer.Argument(help="A cell's name, as the plan prints it.")], options: SweepOptions
 ) -> None:
     """Show for each stage of a cell whether it would be built, and which field of its cache key changed."""
-    from flows import forecast
+    from flows.qualify import build_requests
+    from servegrid.plan import forecast
+    from tasks.planning import cell_by_name
 
     site = default_site()
-    entry, found, left_out = forecast.find(cell, options, site)
+    entry, found, left_out = cell_by_name(cell, options, site)
     if left_out:
         say(f"{cell}: does not run: {left_out}")
         return
-    for reason in forecast.why(entry.plugin, found, site):
+    for reason in forecast.why(found, build_requests(entry.plugin, found, site), site.store):
         for line in reason.lines:
             say(line)
 
@@ -122,10 +129,9 @@ def sweep(
     ] = None,
 ) -> None:
     """Build, serve, prove and measure every cell, then report."""
-    from flows.planning import plan as make_plan
-    from flows.planning import preflight
     from servegrid.campaign.campaign import new_campaign, read
     from servegrid.campaign.results import campaign_folder
+    from tasks import planning
 
     site = default_site()
     if resume is not None:
@@ -134,23 +140,27 @@ def sweep(
         options = read(campaign_folder(site.results, resume)).options
     if options.workers and not os.environ.get("PREFECT_API_URL"):
         raise UserError("--workers: set PREFECT_API_URL to the Prefect server that the workers use")
-    # Before Prefect starts; the flow, which may be started without this command, looks again.
-    for entry in make_plan(options, site):
-        if not options.workers:
-            preflight(options, entry, site)
+    campaign = resume or new_campaign()
+    folder = site.results / campaign
+    # On this host an error ends the command before Prefect starts. With workers Prefect runs already, and the
+    # flow first looks for their deployments.
+    if not options.workers:
+        if resume is None:
+            planning.begin(folder, options, site)
+        else:
+            planning.resume(folder, site)
     with api(site) as url:
         from prefect import tags
         from prefect.client.schemas.objects import State
 
         from flows.sweep import sweep as sweep_flow
 
-        campaign = resume or new_campaign()
         ui = url.removesuffix("/api")
         say(f"campaign {campaign}; Prefect UI at {ui} while it runs")
-        folder = site.results / campaign
+        exists = (folder / "campaign.json").exists()
         try:
             with tags(campaign):
-                state = cast(State[Any], sweep_flow(options, campaign, resume is not None, return_state=True))
+                state = cast(State[Any], sweep_flow(options, campaign, exists, return_state=True))
         except KeyboardInterrupt:
             say("interrupted; the rows of finished cells are kept")
             say(f"`servegrid sweep --resume {campaign}` goes on with the others")

@@ -1,4 +1,4 @@
-"""The ranges of shapes that an engine is built for."""
+"""Settings of conversions: fusion, quantization, and the ranges of shapes of an engine."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from servegrid.domain.values import Scalar, Tensor, Value
 
 
 class Fusion(Value):
-    """What ONNX Runtime's transformer optimizer is told, and what it must achieve.
+    """Arguments of ONNX Runtime's transformer optimizer, and the result that it must reach.
 
-    `fused` maps an operator to how many of its nodes there must be at least: another exporter or another
-    optimizer fuses nothing, and says nothing.
+    `fused`: operator -> the fewest fused nodes. After another exporter the optimizer may fuse nothing,
+    silently.
     """
 
     model_type: str
@@ -21,10 +21,10 @@ class Fusion(Value):
 
 
 class Quantization(Value):
-    """How static quantization to int8 goes.
+    """Settings of static quantization to int8.
 
-    `samples`: how many of the model's first samples give the ranges of its tensors. `keep_float`: what stays
-    in float: operator types, or node names, of which the beginning will do.
+    `samples`: the number of the model's first samples from which tensor ranges are measured. `keep_float`:
+    operator types, or prefixes of node names, that stay in float.
     """
 
     samples: PositiveInt = 64
@@ -32,21 +32,21 @@ class Quantization(Value):
 
 
 class OnnxConversion(Value):
-    """What a variant's conversions to ONNX are told."""
+    """Settings of a variant's conversions to ONNX."""
 
     optimize: Fusion | None = None
     int8: Quantization = Quantization()
 
 
 class ShapeRange(Value):
-    """The smallest, the likeliest and the largest shape of an input that an engine is built for."""
+    """The smallest, optimum and largest shape of an input for which an engine is built."""
 
     min: tuple[int | str, ...]
     opt: tuple[int | str, ...]
     max: tuple[int | str, ...]
 
     def resolve(self, parameters: dict[str, Scalar]) -> ShapeRange:
-        """The same with parameter names replaced by their numbers."""
+        """The range with parameter names replaced by their numbers."""
         ends = {
             end: tuple(axis if isinstance(axis, int) else int(parameters[axis]) for axis in shape)
             for end, shape in self
@@ -62,7 +62,7 @@ def of_engine(
     Every axis is a number, of the inputs (-1: free) and of the given ranges.
 
     Raises:
-        ValueError: a given range does not fit its input or what is served, or one is missing.
+        ValueError: a given range does not fit its input or the served batches, or one is missing.
     """
     ranges = {t.name: given.get(t.name) or _batches(t, likeliest, largest) for t in inputs}
     return {t.name: _checked(t, ranges[t.name], largest) for t in inputs}
@@ -71,7 +71,7 @@ def of_engine(
 def _batches(tensor: Tensor, likeliest: int, largest: int) -> ShapeRange:
     rest = tensor.shape[1:]
     if -1 in rest:
-        raise ValueError(f"{tensor.name}: min, opt and max are needed, for it has a free axis")
+        raise ValueError(f"{tensor.name}: needs min, opt and max, because it has a free axis")
     return ShapeRange(min=(1, *rest), opt=(likeliest, *rest), max=(largest, *rest))
 
 
@@ -80,7 +80,7 @@ def _checked(tensor: Tensor, shapes: ShapeRange, largest: int) -> ShapeRange:
     for axis, (low, opt, high, fixed) in enumerate(zip(*ends, tensor.shape, strict=True)):
         where = f"{tensor.name}: axis {axis}"
         if not 1 <= low <= opt <= high:
-            raise ValueError(f"{where}: 1 <= min <= opt <= max is wanted, not {low}, {opt}, {high}")
+            raise ValueError(f"{where}: expected 1 <= min <= opt <= max, found {low}, {opt}, {high}")
         if fixed not in (-1, low) or fixed not in (-1, high):
             raise ValueError(f"{where} is {fixed}, not {low} to {high}")
         if axis == 0 and not (low == 1 and high >= largest):

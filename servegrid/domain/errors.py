@@ -3,7 +3,7 @@
     ServegridError
     ├── UserError           the input is wrong: one line, exit code 2
     ├── UnsupportedError    a cell cannot exist here: verdict `unsupported`, with the rule
-    ├── InfeasibleError     memory ended in the served model: verdict `infeasible`
+    ├── InfeasibleError     the served model ran out of memory: verdict `infeasible`
     └── StepError           a step of a cell failed: verdict `error`, with log and repeat command
 
 A message says what is wrong, where, and what to write or do instead.
@@ -16,12 +16,12 @@ import errno
 from collections.abc import Iterable
 
 SHOWN = 20
-"""Names that an error lists at most."""
+"""The most names that an error lists."""
 NOT_READY = (
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM),
     *(errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENAMETOOLONG, errno.ENOTDIR),
 )
-"""What the system refuses because of the host or of a path, and not because of a defect of ours."""
+"""Errors of the system that the host or a path causes, not a defect of servegrid."""
 
 
 class ServegridError(Exception):
@@ -29,7 +29,7 @@ class ServegridError(Exception):
 
 
 class UserError(ServegridError):
-    """What the user wrote cannot be used; nothing was started."""
+    """The user's input is wrong; nothing was started."""
 
 
 class UnsupportedError(ServegridError):
@@ -56,26 +56,26 @@ class StepError(ServegridError):
 
 
 def printable(text: str) -> str:
-    """The text for a terminal: what is no character of a line, as an escape of the terminal's, is spelled."""
+    """The text for a terminal: unprintable characters, as those of escape sequences, are spelled out."""
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def refusal(error: BaseException) -> str | None:
-    """What the system refused, in one line; None where the error is another one."""
+    """The error of the system in one line; None if it is no error of the host or a path."""
     if not isinstance(error, OSError) or error.errno not in NOT_READY:
         return None
     return f"{error.filename or 'the system'}: {error.strerror}"
 
 
 def nearest(name: str, choices: Iterable[str]) -> str:
-    """`did you mean ...?` with the names that are most like this one; empty where none is."""
+    """`did you mean ...?` with the most similar names; empty if there are none."""
     near = difflib.get_close_matches(name, list(choices), n=3, cutoff=0.4)
     return f"did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
 
 
 def unknown(kind: str, name: str, known: Iterable[str], *, in_order: bool = False) -> UserError:
-    """The error for a name that is in no list, with the nearest names that are; `in_order`: the list's order
-    says which are shown first."""
+    """The error for an unknown name, with the nearest known ones. `in_order`: list the known names in their
+    own order instead of sorted."""
     choices = list(dict.fromkeys(known)) if in_order else sorted(set(known))
     hint = nearest(name, choices)
     more = f" and {len(choices) - SHOWN} more" if len(choices) > SHOWN else ""

@@ -1,4 +1,4 @@
-"""Finding model folders and profiles, and telling which files each entry file reads."""
+"""Model folders and profiles, and the files that each entry file reads."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from servegrid.domain.yaml_files import load_yaml
 
 
 class Plugin(Value):
-    """A model folder: its spec and where it lies.
+    """A model folder and its spec.
 
-    paths: folders beside its own that its Python files import from;
+    paths: other folders from which its Python files import;
     files: digests of the files and folders that parameters of the command line name.
     """
 
@@ -29,12 +29,12 @@ class Plugin(Value):
 
     @property
     def prepares(self) -> bool:
-        """Whether it has a prepare.py; a folder without one has nothing to prepare."""
+        """Whether the folder has a prepare.py."""
         return (self.folder / "prepare.py").is_file()
 
     def sources(self, entry: str, *, with_data: bool = False) -> dict[str, str]:
-        """Digests of everything that a step which runs `entry` reads and no stage made. A folder that is
-        made of a model file has no model.py: its network is a prepared file."""
+        """Digests of all source files and data that a step reads when it runs `entry`. A folder made from a
+        model file has no model.py: its network is a prepared file."""
         found: dict[str, str] = {}
         if (self.folder / entry).is_file():
             found = source_digests(self.folder, entry, *self.paths, with_data=with_data)
@@ -56,9 +56,9 @@ def load_profile(profiles_dir: Path, name: str) -> GpuProfile:
 def source_digests(folder: Path, entry: str, *paths: Path, with_data: bool = False) -> dict[str, str]:
     """SHA-256 of `entry` and of every module that it imports, directly or not, from its folder or `paths`.
 
-    A stage whose key holds these is rebuilt when the code that it runs changes, and not when
-    another file of the folder does. `with_data` adds the files below `data/`, but for its
-    Markdown. A module of `paths` goes by its whole path.
+    In a stage's key they cause a rebuild when the code of the stage changes, and not when another file of
+    the folder does. `with_data` adds the files below `data/` except Markdown. A module of `paths` is listed
+    by its absolute path.
     """
     found: dict[str, str] = {}
     waiting = [entry]
@@ -81,14 +81,14 @@ def source_digests(folder: Path, entry: str, *paths: Path, with_data: bool = Fal
 
 
 def _files(folder: Path, module: str) -> list[str]:
-    """The files of a sibling module or package; none when the module is not the folder's own."""
+    """The files of a sibling module or package; none if the module is not in the folder."""
     paths = [folder / f"{module}.py"] if (folder / f"{module}.py").is_file() else []
     paths += (folder / module).rglob("*.py")
     return [path.relative_to(folder).as_posix() for path in paths]
 
 
 def _imports(source: bytes) -> set[str]:
-    """Top-level names that a module imports; a file that does not parse imports nothing.
+    """Top-level names that a module imports; none if the file does not parse.
 
     (The child process that runs the file reports its syntax error with a traceback.)
     """

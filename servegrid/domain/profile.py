@@ -13,7 +13,8 @@ from servegrid.domain.values import Format, Precision, Value
 
 
 def worker_command(pool: str) -> str:
-    """What starts a worker of a work pool: one run at a time, as two on a card would measure each other."""
+    """The command that starts a worker of a work pool, for one run at a time: two on a card would disturb
+    each other's measurements."""
     return f"prefect worker start --pool {pool} --limit 1"
 
 
@@ -26,8 +27,8 @@ class ProfileRule(Value):
 
 
 class Peak(Value):
-    """What the card's maker promises: memory in GB/s, dense arithmetic in 10^12 operations/s by the type of
-    the operands (`tf32`: fp32 operands on tensor cores). A figure that the source lacks is left out."""
+    """The data sheet's peak rates: memory in GB/s, dense arithmetic in 10^12 operations/s by type of the
+    operands (`tf32`: fp32 operands on tensor cores). A figure that the source lacks is left out."""
 
     source: str
     memory_gb_s: PositiveFloat
@@ -35,8 +36,8 @@ class Peak(Value):
 
 
 class Image(Value):
-    """A container image whose own Python makes a format: its entry, if it has one, runs the command that it
-    is given, as NVIDIA's do."""
+    """A container image whose Python converts to a format. Its entrypoint, if it has one, must run its
+    arguments as a command, as NVIDIA's images do."""
 
     image: str = Field(min_length=1)
 
@@ -49,17 +50,16 @@ def _kind(given: object) -> str:
 
 
 Environment = Annotated[Annotated[Path, Tag("folder")] | Annotated[Image, Tag("image")], Discriminator(_kind)]
-"""A Python environment beside this one: a folder with bin/python, or an image."""
+"""Another Python environment: a folder with bin/python, or an image."""
 
 
 class GpuProfile(Value):
     """`gpu_profiles/<name>.yaml`: how to recognise a device, and what it can do.
 
-    device_names: words that the name has which the driver gives the card, any of them; a word counts as a
-    whole, so `L4` is not an L40S. memory_gb: as the maker rounds it. pool: the Prefect work pool whose
-    workers have such a device. environments: the Python environment, a folder with bin/python or an image,
-    that makes a format instead of this project's own. server: how its Triton is got where the options do not
-    say.
+    device_names: any of these is matched as whole words against the driver's name of the card, so `L4` is
+    not an L40S. memory_gb: the nominal size. pool: the Prefect work pool whose workers have such a device.
+    environments: the Python environment that converts to a format instead of this project's own. server:
+    the default server.
     """
 
     name: Name

@@ -22,12 +22,12 @@ FIRST_CUDA = {
     "10.0": (12, 8),
     "12.0": (12, 8),
 }
-"""Compute capability -> the first CUDA toolkit that knows it (NVIDIA, CUDA Toolkit release notes)."""
+"""Compute capability -> the first CUDA toolkit that supports it (NVIDIA, CUDA Toolkit release notes)."""
 
 
 class Release(Value):
-    """One release: versions, the highest ONNX opset and IR of its ONNX Runtime, the least CUDA compute
-    capability. A figure that is null is not known; every other one names its source."""
+    """One release: versions, the highest ONNX opset and IR of its ONNX Runtime, the lowest CUDA compute
+    capability. Null means unknown; every other figure names its source."""
 
     server: str | None
     cuda: str | None
@@ -42,13 +42,13 @@ class Release(Value):
     def _sourced(self) -> Release:
         known = {name for name, value in self if name != "sources" and value is not None}
         for name in sorted(known ^ set(self.sources)):
-            raise ValueError(f"sources.{name}: each figure that is known names its source, and no other")
+            raise ValueError(f"sources.{name}: each known figure needs its source, and no other has one")
         return self
 
 
 class Releases(Value):
     """Every release by its number, YY.MM; the last one with the tensorflow backend, and the first whose
-    pytorch backend has the platform `torch_aoti`. A release that is not here is not known."""
+    pytorch backend has the platform `torch_aoti`."""
 
     last_tensorflow: str
     first_torch_aoti: str
@@ -65,18 +65,18 @@ def load_releases(path: Path = PATH) -> Releases:
 
 
 def why_not_on(release: str, capability: str, known: Releases) -> str | None:
-    """Why this release does not run on a card of this compute capability; None where it does.
+    """Why this release does not run on a card of this compute capability; None if it does.
 
-    A release or capability of which too little is known is refused, too.
+    An unknown release or capability does not run either.
     """
     entry, first = known.releases.get(release), FIRST_CUDA.get(capability)
     if entry is None or entry.cuda is None or entry.compute_capability is None or first is None:
-        return f"Triton {release} on compute capability {capability}: triton_releases.yaml does not tell"
+        return f"Triton {release} on compute capability {capability}: not in triton_releases.yaml"
     if _numbers(capability) < _numbers(entry.compute_capability):
-        return f"Triton {release} wants compute capability {entry.compute_capability}, not {capability}"
+        return f"Triton {release} needs compute capability {entry.compute_capability}, not {capability}"
     if _numbers(entry.cuda)[:2] < first:
         version = ".".join(map(str, first))
-        return f"Triton {release} has CUDA {entry.cuda}; compute capability {capability} wants {version}"
+        return f"Triton {release} has CUDA {entry.cuda}; compute capability {capability} needs {version}"
     return None
 
 

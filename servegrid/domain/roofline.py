@@ -1,8 +1,8 @@
-"""How fast a model could be on a machine at most: the roofline.
+"""The upper limit of a model's throughput on a machine: the roofline.
 
 S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for multicore
-architectures", CACM 52 (4), 2009. A batch needs at least the time of its arithmetic at the machine's rate,
-and of its traffic at the bandwidth of its memory; the longer of the two is the limit.
+architectures", CACM 52 (4), 2009. A batch needs at least the time of its arithmetic at the machine's FLOP/s,
+and the time of its memory traffic at the machine's bandwidth; the longer of the two is the limit.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ WIDER: dict[Precision, tuple[Precision, ...]] = {
     "bf16": ("bf16", "fp32"),
     "int8": ("int8", "fp16", "bf16", "fp32"),
 }
-"""The precisions that a runtime may compute in: where a machine is slow in one, the operands are widened."""
+"""Precision -> those in which a runtime may compute: it widens operands if the machine is faster so."""
 
 
 class Count(Value):
-    """What one sample costs. `flops` as the framework's own counter has them, a multiply-add as two, of the
-    shape that is sent: padding and what a mask hides is work, too. PyTorch counts matrix products,
-    convolutions and attention; TensorFlow pointwise operators as well; of an ONNX file products and
-    convolutions are counted. `weights`: floating-point parameters; `sample_bytes`: inputs and outputs.
-    None: not counted."""
+    """The cost of one sample. `flops`: from the framework's own counter, a multiply-add as two, for the
+    shape that is sent, with its padding and masked positions. PyTorch counts matrix products, convolutions
+    and attention; TensorFlow also pointwise operators; for an ONNX file products and convolutions are
+    counted. `weights`: floating-point parameters; `sample_bytes`: inputs and outputs. None: not counted."""
 
     flops: float | None
     weights: int | None
@@ -35,15 +34,15 @@ class Count(Value):
 
 
 class Ceilings(Value):
-    """What a machine reached: a square matrix product by precision in FLOP/s, a copy in bytes/s (read and
-    written). None: the library cannot do it there."""
+    """Measured rates of a machine: a square matrix product in FLOP/s by precision, a copy in bytes/s (read
+    plus written). None: the library cannot run it there."""
 
     flops_per_s: dict[Precision, float | None]
     bytes_per_s: float
 
 
 class Limit(Value):
-    """The most inferences/s, and what sets it."""
+    """The highest possible inferences/s, and the resource that limits them."""
 
     throughput: float
     kind: Literal["compute", "memory"]
@@ -56,10 +55,10 @@ class Roofline(Value):
     ceilings: Ceilings
 
     def limit(self, precision: Precision, batch: int) -> Limit | None:
-        """For batches of this size; None where something was not counted or measured.
+        """The limit for batches of this size; None if a count or a rate is missing.
 
-        The traffic is what cannot be avoided: weights once a batch, inputs and outputs; what lies between
-        stays in caches.
+        Memory traffic counts weights once a batch, inputs and outputs; intermediate values are assumed to
+        stay in caches.
         """
         known = [rate for p in WIDER[precision] if (rate := self.ceilings.flops_per_s.get(p))]
         if self.count.flops is None or self.count.weights is None or not known:

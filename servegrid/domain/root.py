@@ -1,4 +1,4 @@
-"""Where the data lie that the packages read."""
+"""The folder with the data that the packages read."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import os
 from pathlib import Path
 
 ROOT = Path(os.environ.get("SERVEGRID_ROOT", Path(__file__).resolve().parents[2])).absolute()
-"""The folder that carries models/, gpu_profiles/ and triton_releases.yaml: the checkout, where the packages
-lie beside them, or, where those are installed elsewhere, what SERVEGRID_ROOT names."""
+"""The folder with models/, gpu_profiles/ and triton_releases.yaml: SERVEGRID_ROOT, by default the
+checkout."""

@@ -7,18 +7,18 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from servegrid.domain.values import Channel, Format, Value
+from servegrid.domain.values import Channel, Format, Protocol, Value
 
 SCHEMES = {"grpc": False, "grpcs": True}
 """Scheme of a server's URL -> whether the channel is TLS."""
 
 
 class ServerChoice(Value):
-    """How a server is got: `name` of the provider, and what that one asks for.
+    """A provider of servers, by name, and its options; each provider lists the options that it takes.
 
-    url, ca_file, headers_file: `remote`, the server to attach to;
-    triton_release: the image of `docker`, or the release of a `remote` server of a version unknown to us;
-    device_kind: what the cells run on;
+    url, ca_file, headers_file: the server to attach to;
+    triton_release: the release of the image, or of a running server whose version is unknown;
+    device_kind: the device of the cells;
     cores_awake: whether this host's cores are kept from sleeping while the server runs.
     """
 
@@ -31,23 +31,20 @@ class ServerChoice(Value):
     cores_awake: bool = False
 
     @model_validator(mode="after")
-    def _fits(self) -> ServerChoice:
-        if self.name == "remote" and self.url is None:
-            raise ValueError(
-                "server remote needs the url of the server, grpc://HOST:PORT or grpcs://HOST:PORT"
-            )
-        if self.name != "remote" and (self.url or self.ca_file or self.headers_file):
-            raise ValueError("url, ca_file and headers_file go with server remote")
-        if self.ca_file and not (self.url or "").startswith("grpcs:"):
+    def _ca_file_needs_tls(self) -> ServerChoice:
+        if self.ca_file and not self.channel.tls:
             raise ValueError("ca_file goes with a url that begins with grpcs://")
-        if self.name != "embedded" and self.cores_awake:
-            raise ValueError(
-                "cores_awake goes with the embedded server: of another host, or beside a container, whose "
-                "processes the kernel schedules as a group of their own, it would not hold"
-            )
-        if self.name == "embedded" and self.triton_release:
-            raise ValueError("triton_release goes with server docker or remote; the embedded server has one")
         return self
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The names of the options that are set."""
+        return tuple(name for name in SERVER_OPTIONS if getattr(self, name))
+
+    @property
+    def runs_already(self) -> bool:
+        """Whether the campaign attaches to a server instead of starting one."""
+        return self.url is not None
 
     @property
     def address(self) -> str:
@@ -56,16 +53,28 @@ class ServerChoice(Value):
 
     @property
     def channel(self) -> Channel:
-        """How the URL is reached."""
+        """The channel to the URL."""
         tls = SCHEMES.get((self.url or "").partition("://")[0], False)
         return Channel(tls=tls, ca_file=self.ca_file, headers_file=self.headers_file)
 
 
-class ServerCapabilities(Value):
-    """What a server can do, as the plan must know it.
+SERVER_OPTIONS = tuple(name for name in ServerChoice.model_fields if name not in ("name", "device_kind"))
+"""The fields of `ServerChoice` that are options of a sweep, under the same names."""
 
-    releases: formats that another release than `release` serves; loads: whether it loads models on request;
-    loaded: the models that it has already; shared_memory: whether it sees this host's.
+
+class ServerOptions(Value):
+    """The options that a provider takes, and those of them that it needs."""
+
+    takes: tuple[str, ...]
+    needs: tuple[str, ...] = ()
+
+
+class ServerCapabilities(Value):
+    """What a server can do, as far as the plan depends on it.
+
+    releases: the formats that another release than `release` serves; loads: whether it loads models on
+    request; loaded: the models that are loaded now; shared_memory: whether it can open this host's;
+    protocols: those that clients can use.
     """
 
     release: str
@@ -74,3 +83,8 @@ class ServerCapabilities(Value):
     loads: bool = True
     loaded: tuple[str, ...] = ()
     shared_memory: bool = True
+    protocols: tuple[Protocol, ...] = ("grpc", "http")
+
+    def release_of(self, format_: Format) -> str:
+        """The release that serves a format."""
+        return self.releases.get(format_, self.release)

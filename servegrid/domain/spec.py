@@ -13,6 +13,7 @@ from servegrid.domain.names import Name
 from servegrid.domain.tolerances import ConversionTolerance, Metric, Tolerances
 from servegrid.domain.values import (
     Accelerator,
+    BatchLimit,
     ExportFormat,
     Format,
     Framework,
@@ -27,15 +28,15 @@ from servegrid.domain.values import (
 
 
 class Source(Value):
-    """One file or folder that a variant reads and does not make: its name, and where it is published."""
+    """A file or folder that the user must provide for a variant: its name, and where it is published."""
 
     file: str
     published: str
 
 
 class FormatSpec(Value):
-    """A format that the model may be served in: made from which export, in which precisions, with which
-    accelerators of Triton's own backend (`cuda` is another name of `none`)."""
+    """A serving format of the model: its export, its precisions, and the accelerators of Triton's own backend
+    (`cuda` means `none`)."""
 
     export: ExportFormat
     precisions: tuple[Precision, ...]
@@ -50,10 +51,10 @@ class FormatSpec(Value):
 
 
 class Conversion(Value):
-    """What converting a variant needs beside its export.
+    """Settings of a variant's conversions.
 
-    A converted model must answer its export's example within the tolerances of its precision, and
-    within `tolerance` where that is tighter.
+    On the example in its export, a converted model must be within the tolerances of its precision, and within
+    `tolerance` if that is tighter.
     """
 
     workspace_bytes: PositiveInt | None = None
@@ -62,16 +63,14 @@ class Conversion(Value):
     onnx: OnnxConversion = OnnxConversion()
 
 
-class ServingDefaults(Value):
-    """What both servings of a variant share, and what the dynamic batcher adds.
+class ServingDefaults(BatchLimit):
+    """The settings of a variant's servings; a `max_batch_size` of 0 is for inputs whose first axis is a
+    number.
 
-    A `max_batch_size` of 0 is for inputs whose first axis is a number: the server does no batching then.
-
-    With `warm_up` the server runs each measured batch size as it loads the model: the load takes longer,
-    and the first request less. The inputs are zeros, which the model must be able to answer.
+    `warm_up`: the server runs each measured batch size as it loads the model, on zeros, which the model
+    must be able to answer. The load takes longer, and the first request less.
     """
 
-    max_batch_size: int = Field(ge=0)
     preferred_batch_sizes: tuple[PositiveInt, ...]
     max_queue_delay_us: int = Field(ge=0)
     instances: tuple[PositiveInt, ...] = Field((1,), min_length=1)
@@ -82,7 +81,7 @@ class ServingDefaults(Value):
 
 
 class LoadDefaults(Value):
-    """What a load plan of either scenario may set."""
+    """Load settings of both scenarios."""
 
     shared_memory: SharedMemory = "system"
     request_count: PositiveInt = 50
@@ -119,8 +118,8 @@ class Variant(Value):
     @model_validator(mode="after")
     def _fits(self) -> Variant:
         limit = self.serving.max_batch_size
-        if not limit:
-            return self  # every batch is that of the inputs' first axis: the model's spec knows it
+        if not self.serving.batches:
+            return self  # each batch has the size of the inputs' first axis, which the model's spec holds
         for key, sizes in (
             ("serving.preferred_batch_sizes", self.serving.preferred_batch_sizes),
             ("offline.batch_sizes", self.offline.batch_sizes),
@@ -132,12 +131,13 @@ class Variant(Value):
 
 
 class FormatRules(NamedTuple):
-    """What is asked of all formats, which lie above: the context in which a spec is read."""
+    """Rules that need all formats, which are a layer above: the context in which pydantic validates a
+    spec."""
 
     wrong: Callable[[ModelSpec], str | None]
-    """What is wrong with a spec's formats, if something is."""
+    """The error in a spec's formats, if there is one."""
     has_engines: Callable[[ModelSpec], bool]
-    """Whether one of its formats holds engines, which are built for given shapes."""
+    """Whether one of the formats holds engines, which are built for given shapes."""
 
 
 class ModelSpec(Value):
@@ -168,7 +168,7 @@ class ModelSpec(Value):
 
     @property
     def fixed_batch(self) -> int | None:
-        """The first axis of the inputs where it is a number: such a model takes batches of this size only."""
+        """The first axis of the inputs if it is a number: the only batch size of such a model."""
         first = self.inputs[0].shape[0]
         return first if isinstance(first, int) and first > 0 else None
 
@@ -182,11 +182,11 @@ class ModelSpec(Value):
         return Interface(inputs=tuple(map(resolve, self.inputs)), outputs=tuple(map(resolve, self.outputs)))
 
     def engine_shapes(self, variant: str, parameters: dict[str, Scalar]) -> dict[str, ShapeRange]:
-        """What an engine of the variant is built for, input by input, every axis a number: `convert.shapes`,
-        or all batches that are served, the largest preferred one the likeliest.
+        """The shapes for which an engine of the variant is built, by input, every axis a number:
+        `convert.shapes`, or all served batches, with the largest preferred one as the optimum.
 
         Raises:
-            ValueError: a range is missing, or does not fit its input or what is served.
+            ValueError: a range is missing, or does not fit its input or the served batches.
         """
         serving, convert = self.variants[variant].serving, self.variants[variant].convert
         return shapes.of_engine(
@@ -197,7 +197,7 @@ class ModelSpec(Value):
         )
 
     def conversion_tolerances(self, variant: str, precision: Precision) -> Tolerances:
-        """How far a converted model may be from its export."""
+        """The tolerances between a converted model and its export."""
         tolerances, bound = self.tolerances[precision], self.variants[variant].convert.tolerance
         if bound is None:
             return tolerances
@@ -234,7 +234,7 @@ def _wrong_variant(
             axes += shape
     for axis in axes:
         if isinstance(axis, str) and not isinstance(variant.parameters.get(axis), int):
-            return f"{where}.parameters.{axis}: a whole number, for it is an axis (free: -1)"
+            return f"{where}.parameters.{axis}: expected a whole number, because it is an axis (free: -1)"
     if variant.convert.shapes or engines:
         try:
             spec.engine_shapes(where.removeprefix("variants."), variant.parameters)
@@ -246,10 +246,10 @@ def _wrong_variant(
 
 
 def wrong_batches(spec: ModelSpec, where: str, variant: Variant) -> str | None:
-    """What does not fit the first axis of the inputs, if something does not."""
+    """The setting that does not fit the first axis of the inputs, if there is one."""
     fixed, serving = spec.fixed_batch, variant.serving
     if fixed is None:
-        return None if serving.max_batch_size else f"{where}.serving.max_batch_size: at least 1"
+        return None if serving.batches else f"{where}.serving.max_batch_size: at least 1"
     if spec.framework == "torch":
         return (
             f"inputs.{spec.inputs[0].name}.shape: a network of PyTorch's is exported with a free first axis"
@@ -260,7 +260,7 @@ def wrong_batches(spec: ModelSpec, where: str, variant: Variant) -> str | None:
                 f"{tensor.name}.shape: its first axis is {tensor.shape[0]}, that of the first input {fixed}"
             )
     sizes = {*variant.offline.batch_sizes, variant.online.client_batch}
-    if serving.max_batch_size or serving.preferred_batch_sizes or sizes != {fixed}:
+    if serving.batches or serving.preferred_batch_sizes or sizes != {fixed}:
         return (
             f"{where}: with a first axis of {fixed} the server does no batching: serving.max_batch_size 0, "
             f"no preferred_batch_sizes, and batches of {fixed} only"

@@ -1,15 +1,18 @@
 """The small frozen values that travel between stages.
 
-A cell is what is built (`Product`), how it is served (`Serving`, once for each scenario), how it is
-loaded (`LoadPlan`) and where (a profile). Each is validated once, here, and never changed.
+A cell has a product to build (`Product`), and for each scenario a `Serving` and a `LoadPlan`, on one profile.
+Each value is validated once, here, and never changed.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
+
+from servegrid.domain.slo import Slo
 
 Format = Literal["ts-trace", "ts-script", "aoti", "onnx", "trt", "tf-savedmodel", "tf-trt"]
 ExportFormat = Literal["ts-trace", "ts-script", "torch-export", "onnx", "tf-savedmodel"]
@@ -17,6 +20,7 @@ ModelFile = Literal["onnx", "torchscript", "savedmodel"]
 Framework = Literal["torch", "tensorflow", "onnx", "torchscript", "savedmodel"]
 Precision = Literal["fp32", "fp16", "bf16", "int8"]
 Accelerator = Literal["none", "trt", "amp"]
+Batching = Literal["disabled", "static", "dynamic"]
 Scenario = Literal["offline", "online"]
 Generator = Literal["perf_analyzer", "client"]
 Protocol = Literal["grpc", "http"]
@@ -41,11 +45,11 @@ TRITON_DTYPES = {
 """NumPy's name of a data type -> Triton's (Triton, model configuration, "Datatypes")."""
 
 NOT_RUN = "not_run.txt"
-"""The file by which an artifact says that it was built and not run, and why."""
+"""An artifact with this file was built but cannot run here; the file holds the reason."""
 
 
 class Value(BaseModel):
-    """Base of every value: frozen, and closed to fields it does not know."""
+    """Base of every value: frozen; an unknown field is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -72,10 +76,11 @@ class Interface(Value):
 
 
 class Product(Value):
-    """What is built: each stage's key holds those of these fields that it reads.
+    """The model, format and precision to build; the key of a build stage holds the fields that the stage
+    reads.
 
-    With random weights nothing is prepared: the plug-in's network and data are seeded, so no metric means
-    anything.
+    `random_weights`: the plug-in seeds its network and data, so nothing is prepared and no metric has a
+    meaning.
     """
 
     model: str
@@ -93,15 +98,26 @@ class Product(Value):
     random_weights: bool = False
 
 
-class Serving(Value):
-    """How it is served: `config.pbtxt`, how long loading may take, and the `protocol` that is meant for it.
+class BatchLimit(Value):
+    """The largest batch of a server. In Triton 0 means no batching: a tensor's first axis is then an axis
+    like any other, and each request is run alone."""
 
-    `warm_up_batch_sizes` are run by the server as it loads the model. `cores_awake`: the cores of
-    the server's host are kept from sleeping for as long as it runs (ADR 16).
+    max_batch_size: int = Field(ge=0)
+
+    @property
+    def batches(self) -> bool:
+        """Whether the server has a batch axis."""
+        return self.max_batch_size > 0
+
+
+class Serving(BatchLimit):
+    """The settings in `config.pbtxt`, the time limit for loading, and the protocol of the clients.
+
+    `warm_up_batch_sizes`: the server runs these as it loads the model. `cores_awake`: the cores of the
+    server's host do not sleep while it runs (ADR 16).
     """
 
-    batching: Literal["disabled", "static", "dynamic"]
-    max_batch_size: int = Field(ge=0)
+    batching: Batching
     preferred_batch_sizes: tuple[PositiveInt, ...] = ()
     max_queue_delay_us: int = Field(1, ge=0)
     instances: PositiveInt = 1
@@ -113,11 +129,24 @@ class Serving(Value):
     warm_up_batch_sizes: tuple[PositiveInt, ...] = ()
     load_timeout_s: PositiveInt = 100
 
+    @model_validator(mode="after")
+    def _batching_matches_its_limit(self) -> Serving:
+        if self.batches == (self.batching == "disabled"):
+            raise ValueError(
+                f"batching {self.batching} does not go with max_batch_size {self.max_batch_size}"
+            )
+        return self
+
+    def largest_batch(self, requested: int) -> int:
+        """The largest batch that the model runs when each request holds `requested` samples: the dynamic
+        batcher joins requests."""
+        return max(requested, self.max_batch_size) if self.batching == "dynamic" else requested
+
 
 class LoadPlan(Value):
-    """How it is loaded. Every batch size is measured at every concurrency or, without `fixed_points`, at
-    those up to the largest that show where the knee is; then at every request rate, in requests/s; then at
-    the rates that show which is the highest within the objective `slo` (`servegrid.domain.slo`).
+    """The points to measure. Each batch size is measured at every concurrency or, without `fixed_points`,
+    at the concurrencies that find the knee, up to the largest; then at every request rate, in requests/s;
+    then at the rates that find the highest one within the objective `slo`.
     """
 
     scenario: Scenario
@@ -128,11 +157,11 @@ class LoadPlan(Value):
     request_count: PositiveInt = 50
     window_s: PositiveFloat = 1.0
     warm_up: bool = True
-    generator: Generator
+    generator: Generator = "client"
     fixed_points: bool = True
     request_rates: tuple[PositiveFloat, ...] = ()
     distribution: Distribution = "poisson"
-    slo: str | None = None
+    slo: Slo | None = None
 
     @property
     def points(self) -> tuple[tuple[int, int], ...]:
@@ -141,7 +170,7 @@ class LoadPlan(Value):
 
     @property
     def extent(self) -> str:
-        """Which points there will be, in words."""
+        """The points in words."""
         rates = len(self.batch_sizes) * len(self.request_rates)
         adaptive = f"{self.scenario} up to concurrency {max(self.concurrency)}"
         return ", ".join(
@@ -153,6 +182,26 @@ class LoadPlan(Value):
         )
 
 
+class Bounds(Value):
+    """Limits of a sweep that are lower than the model's own; None: the model's limit holds."""
+
+    max_batch_size: PositiveInt | None = None
+    max_concurrency: PositiveInt | None = None
+
+    @property
+    def suffix(self) -> str:
+        """The end of a bounded cell's name, as `-b4-c8`; without bounds nothing."""
+        limits = {"b": self.max_batch_size, "c": self.max_concurrency}
+        return "".join(f"-{letter}{limit}" for letter, limit in limits.items() if limit)
+
+    @classmethod
+    def of_name(cls, name: str) -> Bounds:
+        """The bounds at the end of a cell's name."""
+        found = re.search(r"(?:-b([1-9]\d*))?(?:-c([1-9]\d*))?$", name)
+        assert found
+        return cls.model_validate({"max_batch_size": found[1], "max_concurrency": found[2]})
+
+
 class Cell(Value):
     """One product, served statically (offline) and dynamically (online) on one profile."""
 
@@ -162,10 +211,12 @@ class Cell(Value):
     offline: LoadPlan
     online: LoadPlan
     profile: str
+    bounds: Bounds = Bounds()
 
     @property
     def name(self) -> str:
-        """Readable and unique in a campaign: what varies in a matrix, in a fixed order."""
+        """Unique on its profile. Holds what varies in a matrix, in a fixed order, and the bounds of a
+        sweep: results of a bounded sweep are never compared with those of a full one."""
         p = self.product
         parts = [p.model, p.variant, p.format, p.precision]
         if p.export_format != p.format:
@@ -174,11 +225,11 @@ class Cell(Value):
             parts.append(p.accelerator)
         if self.dynamic.instances > 1:
             parts.append(f"x{self.dynamic.instances}")
-        return "-".join(parts)
+        return "-".join(parts) + self.bounds.suffix
 
 
 class Excluded(Value):
-    """A cell of the matrix that will not run, and the rule that says why."""
+    """A cell of the matrix that does not run, with the rule that excludes it."""
 
     cell: Cell
     reason: str
@@ -193,10 +244,10 @@ class ArtifactRef(Value):
 
 
 class Channel(Value):
-    """How a gRPC port is reached: in the clear or by TLS, trusting the authorities of `ca_file` (PEM; the
-    system's where there is none), with the headers of a file.
+    """How to reach a gRPC port: in the clear or by TLS, with the headers in `headers_file`.
 
-    Only the file's name travels: what it holds, a token perhaps, is in no option, log or result.
+    ca_file: the authorities to trust (PEM); by default the system's. Options, logs and results hold the
+    name of the headers' file only, because a header may be a token.
     """
 
     tls: bool = False
@@ -209,8 +260,8 @@ class Channel(Value):
 
 
 class Endpoint(Value):
-    """A model that is loaded and answers. Times are in seconds and milliseconds as named; `load_s` is null
-    where it was loaded before. `server_pid` is the server's process, where it is one of this host."""
+    """A loaded model that answers requests. `load_s` is null if it was loaded before. `server_pid` is the
+    server's process if it runs on this host."""
 
     grpc_url: str
     http_url: str

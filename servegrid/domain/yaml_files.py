@@ -18,14 +18,14 @@ from servegrid.domain.values import Value
 SpecT = TypeVar("SpecT", bound=Value)
 
 LARGEST_BYTES = 2**20
-"""A file of settings is far smaller than this; a checkpoint given by mistake is not read whole."""
+"""Settings are far smaller than this; a checkpoint given by mistake is refused unread."""
 SHOWN = 80
 """Characters of a wrong key that an error shows."""
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML's safe part without what hides a mistake: a key twice, or one value standing in many places
-    (which nested makes a small file a huge value)."""
+    """Safe YAML without duplicate keys, which hide mistakes, and without aliases, which nested make a small
+    file a huge value."""
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
@@ -38,7 +38,7 @@ class _Loader(yaml.SafeLoader):
         for key, _ in node.value:
             name = (key.tag, str(key.value))
             if name in seen:
-                raise ConstructorError(None, None, f"key {key.value!r} stands there twice", key.start_mark)
+                raise ConstructorError(None, None, f"duplicate key {key.value!r}", key.start_mark)
             seen.add(name)
         return super().construct_mapping(node, deep)
 
@@ -51,7 +51,7 @@ def load_yaml(path: Path, kind: type[SpecT], context: Any = None) -> SpecT:
     """
     try:
         if path.stat().st_size > LARGEST_BYTES:
-            raise UserError(f"{path}: over {LARGEST_BYTES // 2**20} MiB: this is no file of settings")
+            raise UserError(f"{path}: over {LARGEST_BYTES // 2**20} MiB: not a file of settings")
         data = parse_yaml(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from error
@@ -66,17 +66,17 @@ def load_yaml(path: Path, kind: type[SpecT], context: Any = None) -> SpecT:
 
 
 def parse_yaml(text: str) -> Any:
-    """What a YAML text says; raises ValueError with what is wrong, in one line."""
+    """The value of a YAML text; raises ValueError with the reason in one line."""
     try:
-        return yaml.load(text, _Loader)  # noqa: S506  # it is a safe one
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none
+        return yaml.load(text, _Loader)  # noqa: S506  # derived from the safe one
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: an invalid date
         raise ValueError(" ".join(str(error).split())) from error
     except RecursionError:
         raise ValueError("nested too deep") from None
 
 
 def explain(error: ValidationError, kind: type[Value]) -> str:
-    """A pydantic error as `key: what was expected (found ...)`, entries parted by `; `."""
+    """A pydantic error as `key: what was expected (found ...)`, joined by `; `."""
     entries = []
     for item in error.errors():
         where = " ".join(".".join(map(str, item["loc"])).split())[:SHOWN] or kind.__name__

@@ -106,7 +106,7 @@ def _tensor(kind: Any, tensor: Tensor, serving: Serving) -> Any:
     """
     shape = [int(axis) for axis in tensor.shape]
     entry = kind(name=tensor.name, data_type=f"TYPE_{TRITON_DTYPES[tensor.dtype]}")
-    entry.dims.extend((shape[1:] or [1]) if serving.max_batch_size else shape)
-    if serving.max_batch_size and len(shape) == 1:
+    entry.dims.extend((shape[1:] or [1]) if serving.batches else shape)
+    if serving.batches and len(shape) == 1:
         entry.reshape.SetInParent()
     return entry

@@ -1,22 +1,22 @@
-"""From a model's spec and a device's profile to the cells that run, and those that do not, each with
-its reason. Pure: no file, clock or process is touched."""
+"""From a model's spec and a device's profile to cells: those that run, and those that do not, each with its
+reason. Pure: reads no file and no clock, and starts no process."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product as combinations
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from servegrid.domain.errors import unknown
 from servegrid.domain.profile import GpuProfile
 from servegrid.domain.releases import Releases
+from servegrid.domain.server import ServerCapabilities
 from servegrid.domain.spec import LoadDefaults, ModelSpec, Variant
 from servegrid.domain.values import (
+    Accelerator,
     Cell,
     Excluded,
     Format,
-    Generator,
     LoadPlan,
     Precision,
     Product,
@@ -39,55 +39,38 @@ Name = TypeVar("Name", bound=str)
 
 
 class Plan(Value):
-    """What a campaign will do, and what it leaves out."""
+    """The cells that run, and those that do not."""
 
     cells: tuple[Cell, ...]
     excluded: tuple[Excluded, ...]
+
+    @property
+    def every_cell(self) -> tuple[Cell, ...]:
+        """The cells that run, then the others."""
+        return (*self.cells, *(entry.cell for entry in self.excluded))
 
 
 def expand(
     spec: ModelSpec,
     variant_name: str,
     profile: GpuProfile,
-    *,
-    generator: Generator,
-    triton_release: str,
-    releases: Releases,
+    capabilities: ServerCapabilities,
     selection: Selection,
-    random_weights: bool = False,
-    backends: Sequence[str] = ("python",),
-    other_releases: Mapping[Format, str] = MappingProxyType({}),
+    releases: Releases,
 ) -> Plan:
     """Every format x precision x accelerator x instance count of one model on one profile, for a server
-    of `triton_release` (of another one for the formats in `other_releases`) that has these backends;
-    `releases` is what is known of them.
+    with these capabilities; `releases` holds the facts about Triton's releases.
 
     Raises:
-        UserError: a variant, format, precision, accelerator or number of instances that the model has not.
+        UserError: the model does not have a variant, format, precision, accelerator or number of instances.
     """
     if variant_name not in spec.variants:
         raise unknown(f"variant of {spec.name}", variant_name, spec.variants)
+    bounds = selection.bounds(spec.variants[variant_name])
     variant = selection.bounded(spec.variants[variant_name])
-    formats = chosen("format", selection.formats, tuple(spec.formats))
-    known = tuple(dict.fromkeys(p for f in spec.formats.values() for p in f.precisions))
-    precisions = chosen("precision", selection.precisions, known)
-    listed = tuple(dict.fromkeys(a for f in spec.formats.values() for a in f.accelerators))
-    accelerators = chosen("accelerator", selection.accelerators, listed)
-    counts = variant.serving.instances
-    if selection.instances is not None:
-        if selection.instances not in counts:
-            raise unknown("number of instances", str(selection.instances), map(str, counts))
-        counts = (selection.instances,)
-
-    if spec.fixed_batch:
-        generator = "client"  # perf_analyzer's requests to a server that does no batching have a batch of 1
     cells: list[Cell] = []
     excluded: list[Excluded] = []
-    for format_, precision, accelerator, instances in combinations(formats, precisions, accelerators, counts):
-        listed_here = accelerator in spec.formats[format_].accelerators
-        if not listed_here and not selection.accelerators:
-            continue  # listed format by format; a format that the user names is listed where it is missing
-        release = other_releases.get(format_, triton_release)
+    for format_, precision, accelerator, instances in _combinations(spec, variant, selection):
         product = Product(
             model=spec.name,
             variant=variant_name,
@@ -99,42 +82,71 @@ def expand(
             accelerator_precision=accelerator_precision(accelerator, precision),
             opset=spec.opset if spec.formats[format_].export == "onnx" else None,
             torch_jit=FORMATS[format_].TORCH_JIT,
-            triton_release=release,
-            random_weights=random_weights,
+            triton_release=capabilities.release_of(format_),
+            random_weights=selection.random_weights,
         )
         interface = spec.interface(variant.parameters)
-        most = variant.serving.max_batch_size
-        backend, no_backend = choose_backend(
-            format_,
+        found, no_backend = choose_backend(
+            product,
             interface,
-            most,
-            product.opset,
-            backends,
-            release,
+            variant.serving.max_batch_size,
+            capabilities,
             releases,
             elsewhere=format_ in profile.environments,
         )
-        graphs = has_cuda_graphs(format_, backend or "hosted", profile, interface)
-        cell = _cell(product, variant, profile, instances, generator, backend or "hosted", graphs, selection)
-        reason = None
-        if not listed_here:
-            reason = f"models/{spec.name}/model.yaml lists no accelerator {accelerator} for {format_}"
-        reason = reason or why_not(spec, format_, precision, profile)
-        reason = reason or why_no_environment(format_, profile)
-        reason = reason or (None if backend else no_backend)
-        reason = reason or why_no_accelerator(accelerator, format_, precision, backend or "hosted", profile)
-        memory = {variant.offline.shared_memory, variant.online.shared_memory}
-        reason = reason or why_no_shared_memory(memory, profile)
+        backend = found or "hosted"
+        static = _static(variant, profile, instances, backend)
+        if not has_cuda_graphs(format_, backend, profile, interface):
+            static = static.model_copy(update={"cuda_graph": False})
+        cell = Cell(
+            product=product,
+            static=static,
+            dynamic=_dynamic(static, variant),
+            offline=_offline(variant),
+            online=_online(variant, selection),
+            profile=profile.name,
+            bounds=bounds,
+        )
+        reason = (
+            why_not(spec, format_, precision, profile, accelerator)
+            or why_no_environment(format_, profile)
+            or (None if found else no_backend)
+            or why_no_accelerator(accelerator, format_, precision, backend, profile)
+            or why_no_shared_memory({variant.offline.shared_memory, variant.online.shared_memory}, profile)
+        )
         if reason:
-            entry = Excluded(cell=cell, reason=reason)
-            excluded.append(entry)
+            excluded.append(Excluded(cell=cell, reason=reason))
         else:
             cells.append(cell)
     return Plan(cells=tuple(cells), excluded=tuple(excluded))
 
 
-def why_not(spec: ModelSpec, format_: Format, precision: Precision, profile: GpuProfile) -> str | None:
-    """The rule that keeps this format and precision from running on this device, if one does."""
+def _combinations(
+    spec: ModelSpec, variant: Variant, selection: Selection
+) -> Iterator[tuple[Format, Precision, Accelerator, int]]:
+    """The selected part of the matrix."""
+    formats = chosen("format", selection.formats, tuple(spec.formats))
+    known = tuple(dict.fromkeys(p for f in spec.formats.values() for p in f.precisions))
+    precisions = chosen("precision", selection.precisions, known)
+    listed = tuple(dict.fromkeys(a for f in spec.formats.values() for a in f.accelerators))
+    accelerators = chosen("accelerator", selection.accelerators, listed)
+    counts = variant.serving.instances
+    if selection.instances is not None:
+        if selection.instances not in counts:
+            raise unknown("number of instances", str(selection.instances), map(str, counts))
+        counts = (selection.instances,)
+    for format_, precision, accelerator, instances in combinations(formats, precisions, accelerators, counts):
+        # An accelerator that the user names is listed with its reason where the format does not have it.
+        if selection.accelerators or accelerator in spec.formats[format_].accelerators:
+            yield format_, precision, accelerator, instances
+
+
+def why_not(
+    spec: ModelSpec, format_: Format, precision: Precision, profile: GpuProfile, accelerator: Accelerator
+) -> str | None:
+    """The rule that excludes this format, precision and accelerator on this device, if one does."""
+    if accelerator not in spec.formats[format_].accelerators:
+        return f"models/{spec.name}/model.yaml lists no accelerator {accelerator} for {format_}"
     if known := FORMATS[format_].UNBUILT.get(precision):
         return f"{format_} is not built in {precision}: {known}"
     if precision not in spec.formats[format_].precisions:
@@ -148,7 +160,7 @@ def why_not(spec: ModelSpec, format_: Format, precision: Precision, profile: Gpu
 
 
 def chosen(kind: str, wanted: Sequence[str], known: Sequence[Name]) -> tuple[Name, ...]:
-    """The wanted ones of the known names, in the order known; all when none is named.
+    """The wanted names in the order of the known ones; all if none is wanted.
 
     Raises:
         UserError: a wanted name is not known.
@@ -159,61 +171,58 @@ def chosen(kind: str, wanted: Sequence[str], known: Sequence[Name]) -> tuple[Nam
     return tuple(k for k in known if not wanted or k in wanted)
 
 
-def _cell(
-    product: Product,
-    variant: Variant,
-    profile: GpuProfile,
-    instances: int,
-    generator: Generator,
-    backend: Backend,
-    graphs: bool,
-    selection: Selection,
-) -> Cell:
-    batches = variant.serving.max_batch_size > 0
-    static = Serving(
-        batching="static" if batches else "disabled",
-        max_batch_size=variant.serving.max_batch_size,
+def _static(variant: Variant, profile: GpuProfile, instances: int, backend: Backend) -> Serving:
+    serving = variant.serving
+    return Serving(
+        batching="static" if serving.batches else "disabled",
+        max_batch_size=serving.max_batch_size,
         instances=instances,
         device_kind=profile.device_kind,
         backend=backend,
-        protocol=variant.serving.protocol,
-        cuda_graph=variant.serving.cuda_graph and graphs,
-        warm_up_batch_sizes=variant.offline.batch_sizes if variant.serving.warm_up and batches else (),
-        load_timeout_s=variant.serving.load_timeout_s,
+        protocol=serving.protocol,
+        cuda_graph=serving.cuda_graph,
+        warm_up_batch_sizes=variant.offline.batch_sizes if serving.warm_up and serving.batches else (),
+        load_timeout_s=serving.load_timeout_s,
     )
+
+
+def _dynamic(static: Serving, variant: Variant) -> Serving:
+    serving = variant.serving
     batcher: dict[str, Any] = {
-        "batching": "dynamic" if batches else "disabled",
-        "preferred_batch_sizes": variant.serving.preferred_batch_sizes,
-        "max_queue_delay_us": variant.serving.max_queue_delay_us,
+        "batching": "dynamic" if serving.batches else "disabled",
+        "preferred_batch_sizes": serving.preferred_batch_sizes,
+        "max_queue_delay_us": serving.max_queue_delay_us,
     }
-    if variant.serving.warm_up and batches:
-        sizes = {variant.online.client_batch, *variant.serving.preferred_batch_sizes}
+    if serving.warm_up and serving.batches:
+        sizes = {variant.online.client_batch, *serving.preferred_batch_sizes}
         batcher["warm_up_batch_sizes"] = tuple(sorted(sizes))
-    return Cell(
-        product=product,
-        static=static,
-        dynamic=static.model_copy(update=batcher),
-        offline=LoadPlan(
-            scenario="offline",
-            batch_sizes=variant.offline.batch_sizes,
-            concurrency=(1,),
-            generator=generator,
-            protocol=variant.serving.protocol,
-            **_shared(variant.offline),
-        ),
-        online=LoadPlan(
-            scenario="online",
-            batch_sizes=(variant.online.client_batch,),
-            concurrency=variant.online.concurrency,
-            generator=generator,
-            protocol=variant.serving.protocol,
-            **selection.model_dump(include={"fixed_points", "request_rates", "distribution", "slo"}),
-            **_shared(variant.online),
-        ),
-        profile=profile.name,
+    return static.model_copy(update=batcher)
+
+
+def _offline(variant: Variant) -> LoadPlan:
+    return LoadPlan(
+        scenario="offline",
+        batch_sizes=variant.offline.batch_sizes,
+        concurrency=(1,),
+        protocol=variant.serving.protocol,
+        **_shared(variant.offline),
+    )
+
+
+def _online(variant: Variant, selection: Selection) -> LoadPlan:
+    return LoadPlan(
+        scenario="online",
+        batch_sizes=(variant.online.client_batch,),
+        concurrency=variant.online.concurrency,
+        protocol=variant.serving.protocol,
+        fixed_points=selection.fixed_points,
+        request_rates=selection.request_rates,
+        distribution=selection.distribution,
+        slo=selection.slo,
+        **_shared(variant.online),
     )
 
 
 def _shared(defaults: LoadDefaults) -> dict[str, Any]:
-    """The settings that both scenarios have."""
+    """The settings of both scenarios."""
     return defaults.model_dump(include=set(LoadDefaults.model_fields))

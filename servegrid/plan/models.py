@@ -1,4 +1,4 @@
-"""The model folders: those of models/, and any other."""
+"""Reads model folders, in models/ or elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from servegrid.plan.spec_rules import load_spec
 
 
 def known_models(models_dir: Path) -> list[str]:
-    """The names of the model folders; one that begins with `_` is none."""
+    """The names of the model folders; a folder whose name begins with `_` is not a model."""
     return sorted(path.parent.name for path in models_dir.glob("[!_]*/model.yaml"))
 
 
@@ -33,11 +33,11 @@ def load_model(models_dir: Path, name: str) -> Plugin:
 
 
 def load_folder(folder: Path) -> Plugin:
-    """The plug-in of any folder; its spec's name need not be the folder's.
+    """The plug-in of any folder; its spec may have another name than the folder.
 
     Raises:
         UserError: no such folder, or its model.yaml is missing or wrong.
     """
     if not (folder / "model.yaml").is_file():
-        raise UserError(f"--model-dir {folder}: no model.yaml there; models/README.md says what it holds")
+        raise UserError(f"--model-dir {folder}: has no model.yaml; models/README.md describes it")
     return Plugin(spec=load_spec(folder / "model.yaml"), folder=folder.absolute())

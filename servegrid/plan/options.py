@@ -1,4 +1,4 @@
-"""The options of a campaign: one definition, from which the UI draws its form and the CLI its options."""
+"""The options of a campaign: one definition for the UI's form and the CLI's options."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PATHS = (*MODEL_FILES, "samples", "model_dir", "ca_file", "headers_file")
 
 
 class SweepOptions(Selection):
-    """What to qualify."""
+    """The models, devices, server and measurements of a campaign."""
 
     models: Annotated[tuple[str, ...], Panel.WHAT] = Field(
         ("bert_large_qa",), min_length=1, description="Folders below models/; `all` is every one"
@@ -41,9 +41,6 @@ class SweepOptions(Selection):
     )
     queue: Annotated[str, Panel.WHERE] = Field(
         QUEUE, description="The queue of the pools in which runs wait for their workers"
-    )
-    random_weights: Annotated[bool, Panel.WHAT] = Field(
-        False, description="Seeded random weights and inputs: needs no checkpoint; ends `measured`"
     )
     generator: Annotated[Literal["auto", "perf_analyzer", "client"], Panel.MEASURED] = Field(
         "auto", description="`auto`: perf_analyzer where it runs, else the project's own client"
@@ -130,18 +127,18 @@ class SweepOptions(Selection):
 
     @property
     def label(self) -> str:
-        """What one model's run on one profile is called: the name of its flow run."""
+        """The name of the flow run of one model on one profile."""
         return f"{self.title} on {self.place}"
 
     @property
     def title(self) -> str:
-        """The model's name: that of a tag, and of a lease's file."""
+        """The model's name in a tag and in the name of a lease's file."""
         path = self.model_dir or (self.model_file or (None, None))[1]
         return Path(path).name[:LONGEST_NAME] if path else self.models[0]
 
     @property
     def subject(self) -> str:
-        """What a whole campaign qualifies, in the name of its flow run."""
+        """The models of a campaign, in the name of its flow run."""
         if self.model_file:
             return self.title
         return f"{self.title if self.model_dir else ', '.join(self.models)} ({self.variant})"
@@ -155,13 +152,13 @@ class SweepOptions(Selection):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words of the command line that give these options, but for where the run waits for a worker."""
+        """The command line of these options, without those about workers."""
         given = self.model_fields_set - {"workers", "queue"}
         return tuple(w for name in _fields() if name in given for w in _words(name, getattr(self, name)))
 
     def anywhere(self) -> SweepOptions:
-        """These options with whole paths, for a process that runs in another folder. The value of a parameter
-        is a path where it has a slash and is there."""
+        """These options with absolute paths, for a process in another folder. A parameter's value is a path
+        if it has a slash and exists."""
         named = {name: getattr(self, name) for name in PATHS}
         whole: dict[str, Any] = {name: str(Path(path).absolute()) for name, path in named.items() if path}
         if self.plugin_paths:
@@ -172,11 +169,9 @@ class SweepOptions(Selection):
 
 
 def with_sweep_options(command: Callable[..., None], without: Sequence[str] = ()) -> Callable[..., None]:
-    """A command of the CLI that takes every field of `SweepOptions` as an option of its own, but for those
-    `without` which it does.
+    """A command of the CLI with an option for every field of `SweepOptions`, except those in `without`.
 
-    A list is an option in the singular that may be repeated. What the command takes in addition to `options`
-    stays as it is.
+    A list is an option in the singular that may be repeated. The command's other parameters stay as they are.
     """
     own = [
         parameter
@@ -206,7 +201,7 @@ def with_sweep_options(command: Callable[..., None], without: Sequence[str] = ()
 
 
 def _fields() -> list[str]:
-    """The options in the order of their panels; within one, this class's before those of `Selection`."""
+    """The fields in the order of their panels; in a panel those of this class come first."""
     order = list(Panel)
     own_first = sorted(SweepOptions.model_fields, key=lambda name: name in Selection.model_fields)
     return sorted(own_first, key=lambda name: order.index(panel(name)))
@@ -219,7 +214,7 @@ def panel(name: str) -> Panel:
 
 
 def _words(name: str, value: Any) -> tuple[str, ...]:
-    """The words that give a field of `SweepOptions` this value: a flag stands alone, a list is repeated."""
+    """The command line of one field: a flag has no value, a list is repeated."""
     if value is None or value is False:
         return ()
     if value is True:
@@ -229,7 +224,7 @@ def _words(name: str, value: Any) -> tuple[str, ...]:
 
 
 def _flag(name: str) -> str:
-    """The flag of a field of `SweepOptions`; that of a list is in the singular."""
+    """The flag of a field; a list's is in the singular."""
     repeated = get_origin(SweepOptions.model_fields[name].annotation) is tuple
     return "--" + (name.removesuffix("s") if repeated else name).replace("_", "-")
 
@@ -240,14 +235,16 @@ def _with_whole_path(param: str) -> str:
 
 
 def _option(name: str) -> Any:
-    """The field as Typer wants an option: its type, name, help and what it is where it is not given."""
+    """The field as an option of Typer: type, name, help and default."""
     field = SweepOptions.model_fields[name]
     repeated = get_origin(field.annotation) is tuple
-    kind: Any = list[str] if repeated else field.annotation
+    kind: Any = field.annotation
     if type(None) in get_args(kind):
         kind = next(t for t in get_args(kind) if t is not type(None))
-    if get_origin(kind) is Literal:
-        kind = str  # it is SweepOptions that says what is wrong, with the nearest name
+    if repeated:
+        kind = list[str]
+    elif kind not in (bool, int, float):
+        kind = str  # SweepOptions parses the text, and its errors name the nearest value
     default = field.default if not repeated else ", ".join(field.default)
     shown = str(default) if default else False
     option = typer.Option(

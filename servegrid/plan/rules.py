@@ -1,20 +1,21 @@
-"""Which backend of a server runs a format, and which accelerators act there: rules with their reasons."""
+"""Rules for backends, accelerators and shared memory, each with its reason."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from typing import Literal
 
 from servegrid.domain.profile import GpuProfile
 from servegrid.domain.releases import Releases
-from servegrid.domain.values import Accelerator, Format, Interface, Precision, SharedMemory
+from servegrid.domain.server import ServerCapabilities
+from servegrid.domain.values import Accelerator, Format, Interface, Precision, Product, SharedMemory
 from servegrid.formats import FORMATS
 
 Backend = Literal["native", "hosted"]
 
 
 def has_cuda_graphs(format_: Format, backend: Backend, profile: GpuProfile, interface: Interface) -> bool:
-    """Whether a CUDA graph, where the model asks for one, is really captured."""
+    """Whether the backend captures a CUDA graph if the model's spec wants one."""
     if profile.device_kind != "gpu":
         return False
     if backend == "native":
@@ -25,7 +26,7 @@ def has_cuda_graphs(format_: Format, backend: Backend, profile: GpuProfile, inte
 
 
 def why_no_environment(format_: Format, profile: GpuProfile) -> str | None:
-    """Why nothing makes the format here, if the profile names no environment for it and it needs one."""
+    """The reason why the format cannot be made: it needs an environment, and the profile names none."""
     wanted = FORMATS[format_].ENVIRONMENT
     if wanted is None or format_ in profile.environments:
         return None
@@ -37,31 +38,31 @@ def why_no_environment(format_: Format, profile: GpuProfile) -> str | None:
 
 
 def choose_backend(
-    format_: Format,
+    product: Product,
     interface: Interface,
     max_batch_size: int,
-    opset: int | None,
-    backends: Sequence[str],
-    release: str,
+    capabilities: ServerCapabilities,
     known: Releases,
     *,
     elsewhere: bool = False,
 ) -> tuple[Backend | None, str]:
-    """The backend of a server, of a release and with these backends, that runs a format, and why not the
-    native one, or why none does. What is made `elsewhere`, in another environment, is not judged by this one:
-    it is once it is built (`tasks.configure`)."""
-    module = FORMATS[format_]
-    reason = module.why_not_in_release(release, opset, known)
+    """The backend that runs a product on a server, and why not the native one; None if no backend runs it.
+
+    elsewhere: another environment makes the product, so its library versions are checked when it is built
+    (`tasks.configure`), not here.
+    """
+    module = FORMATS[product.format]
+    reason = module.why_not_in_release(product.triton_release, product.opset, known)
     if not elsewhere:
-        reason = reason or module.why_not_built_for(release, known)
-    if module.NATIVE_BACKEND not in backends:
+        reason = reason or module.why_not_built_for(product.triton_release, known)
+    if module.NATIVE_BACKEND not in capabilities.backends:
         reason = reason or f"the server has no {module.NATIVE_BACKEND} backend"
     reason = reason or module.why_not_native(interface, max_batch_size)
     if reason is None:
         return "native", ""
     if module.SESSION is None:
-        return None, f"{reason}, and {format_} is not hosted"
-    if "python" in backends:
+        return None, f"{reason}, and {product.format} is not hosted"
+    if "python" in capabilities.backends:
         return "hosted", reason
     return None, f"{reason}, and no python backend, which would host it"
 
@@ -69,9 +70,9 @@ def choose_backend(
 def why_no_accelerator(
     accelerator: Accelerator, format_: Format, precision: Precision, backend: Backend, profile: GpuProfile
 ) -> str | None:
-    """The rule that keeps an accelerator from acting, if one does.
+    """The rule that excludes an accelerator, if one does.
 
-    On `tf-trt`, which is TensorRT inside, `trt` is only a label that the published tables carry.
+    A `tf-trt` product holds TensorRT already: there `trt` is a label of the published tables only.
     """
     if accelerator == "none" or (accelerator, format_) == ("trt", "tf-trt"):
         return None
@@ -91,14 +92,14 @@ def why_no_accelerator(
 
 
 def why_no_shared_memory(kinds: Collection[SharedMemory], profile: GpuProfile) -> str | None:
-    """The rule that keeps a kind of shared memory from being used, if one does."""
+    """The rule that excludes a kind of shared memory, if one does."""
     if "cuda" in kinds and profile.device_kind == "cpu":
         return f"shared memory cuda needs a GPU; gpu_profiles/{profile.name}.yaml has none"
     return None
 
 
 def accelerator_precision(accelerator: Accelerator, precision: Precision) -> Precision | None:
-    """What the accelerator computes in: `trt` in the model's precision, `amp` in half."""
+    """The precision in which the accelerator computes: `trt` takes the model's, `amp` is fp16."""
     if accelerator == "none":
         return None
     return "fp16" if accelerator == "amp" else precision

@@ -1,20 +1,31 @@
-"""The options that choose a part of a model's matrix. Every `--help` imports this, so it imports little."""
+"""The options that select and bound a part of a model's matrix. Every `--help` imports this module, so it
+imports little."""
 
 from __future__ import annotations
 
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field, PositiveFloat, field_validator, model_validator
+from pydantic import Field, PositiveFloat, model_validator
 
-from servegrid.domain.values import Distribution, Protocol, SharedMemory, Value
+from servegrid.domain.slo import Slo
+from servegrid.domain.values import (
+    Accelerator,
+    Bounds,
+    Distribution,
+    Format,
+    Precision,
+    Protocol,
+    SharedMemory,
+    Value,
+)
 
 if TYPE_CHECKING:
     from servegrid.domain.spec import Variant
 
 
 class Panel(Enum):
-    """The groups of options in `--help`, in the order shown; each field's annotation names its own."""
+    """The groups of options in `--help`, in their order; the annotation of each field names its group."""
 
     WHAT = "What to serve"
     OWN = "Your own model"
@@ -25,16 +36,19 @@ class Panel(Enum):
 
 
 class Selection(Value):
-    """Which part of the matrix is wanted, and bounds that make its points fewer than the model's spec has."""
+    """The part of the matrix to run, and bounds below the limits of the model's spec."""
 
-    formats: Annotated[tuple[str, ...], Panel.WHAT] = Field(
+    formats: Annotated[tuple[Format, ...], Panel.WHAT] = Field(
         (), description="Only these serving formats; none: all of the model's"
     )
-    precisions: Annotated[tuple[str, ...], Panel.WHAT] = Field(
+    precisions: Annotated[tuple[Precision, ...], Panel.WHAT] = Field(
         (), description="Only these precisions; none: all of the model's"
     )
-    accelerators: Annotated[tuple[str, ...], Panel.WHAT] = Field(
+    accelerators: Annotated[tuple[Accelerator, ...], Panel.WHAT] = Field(
         (), description="Only these accelerators; none: all of the model's"
+    )
+    random_weights: Annotated[bool, Panel.WHAT] = Field(
+        False, description="Seeded random weights and inputs: needs no checkpoint; ends `measured`"
     )
     instances: Annotated[int | None, Panel.SERVED] = Field(
         None, ge=1, description="Only this number of instances; none: all of the model's"
@@ -61,7 +75,7 @@ class Selection(Value):
     distribution: Annotated[Distribution, Panel.MEASURED] = Field(
         "poisson", description="How the requests of a rate are spaced: `poisson` or `constant`"
     )
-    slo: Annotated[str | None, Panel.MEASURED] = Field(
+    slo: Annotated[Slo | None, Panel.MEASURED] = Field(
         None, description="p99=50ms: online, also find the highest request rate within this latency"
     )
     protocol: Annotated[Protocol | None, Panel.SERVED] = Field(
@@ -71,24 +85,25 @@ class Selection(Value):
         None, description="`none`, `system` or `cuda`, whatever the model's spec says"
     )
 
-    @field_validator("slo")
-    @classmethod
-    def _is_slo(cls, text: str | None) -> str | None:
-        from servegrid.domain.slo import parse
-
-        return str(parse(text)) if text is not None else None
-
     @model_validator(mode="after")
     def _has_a_rate(self) -> Selection:
         if self.distribution != "poisson" and not self.request_rates and self.slo is None:
             raise ValueError("--distribution spaces requests of a rate: give --request-rate or --slo, too")
         return self
 
+    def bounds(self, variant: Variant) -> Bounds:
+        """The bounds that are lower than the variant's own limits."""
+        batch, most = self.max_batch_size, self.max_concurrency
+        return Bounds(
+            max_batch_size=batch if batch and batch < variant.serving.max_batch_size else None,
+            max_concurrency=most if most and most < max(variant.online.concurrency) else None,
+        )
+
     def bounded(self, variant: Variant) -> Variant:
         """The variant within these bounds; a bound below every point of a list is its only point."""
         batch, most = self.max_batch_size, self.max_concurrency
         serving, offline, online = variant.serving, variant.offline, variant.online
-        if batch is not None and serving.max_batch_size:
+        if batch is not None and serving.batches:
             batch = min(batch, serving.max_batch_size)
             preferred = tuple(size for size in serving.preferred_batch_sizes if size <= batch)
             serving = serving.model_copy(update={"max_batch_size": batch, "preferred_batch_sizes": preferred})

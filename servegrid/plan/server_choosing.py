@@ -1,57 +1,64 @@
-"""Which Triton server a campaign uses, and its cells as that server can run them."""
+"""The Triton server of a campaign, and the campaign's cells adapted to it."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
 from servegrid.domain.errors import UserError, unknown
 from servegrid.domain.profile import GpuProfile
-from servegrid.domain.server import ServerCapabilities, ServerChoice
+from servegrid.domain.server import SERVER_OPTIONS, ServerCapabilities, ServerChoice, ServerOptions
 from servegrid.domain.values import Cell, Excluded
 from servegrid.domain.yaml_files import explain
 from servegrid.plan.matrix import Plan
 from servegrid.plan.options import SweepOptions
 
-OPTIONS = ("url", "ca_file", "headers_file", "triton_release", "cores_awake")
-"""Options that say more about a server, each of the same name in `ServerChoice`."""
 
-
-def choose_server(options: SweepOptions, profile: GpuProfile, providers: Collection[str]) -> ServerChoice:
-    """The server of the options where they name one, else the profile's, else the embedded one: by one of
-    these providers.
+def choose_server(
+    options: SweepOptions, profile: GpuProfile, providers: Mapping[str, ServerOptions]
+) -> ServerChoice:
+    """The server that the options name, else the profile's, else the embedded one.
 
     Raises:
-        UserError: no such provider, or what it asks for is missing or wrong.
+        UserError: the provider is unknown, needs another option, or does not take one of them.
     """
-    more = {name: value for name in OPTIONS if (value := getattr(options, name)) is not None}
-    chosen = {} if options.server or not profile.server else profile.server.model_dump(exclude_unset=True)
+    given = {name: value for name in SERVER_OPTIONS if (value := getattr(options, name)) is not None}
+    of_profile = profile.server if options.server is None else None
+    where = f"gpu_profiles/{profile.name}.yaml, server" if of_profile else "--server"
+    chosen = of_profile.model_dump(exclude_unset=True) if of_profile else {}
     if options.server:
         chosen["name"] = options.server
-    if chosen.get("name", "embedded") not in providers:
-        raise unknown("server", chosen["name"], providers)
     try:
-        return ServerChoice.model_validate(chosen | more | {"device_kind": profile.device_kind})
+        choice = ServerChoice.model_validate(chosen | given | {"device_kind": profile.device_kind})
     except ValidationError as error:
-        raise UserError(f"--server: {explain(error, ServerChoice)}") from error
+        raise UserError(f"{where}: {explain(error, ServerChoice)}") from error
+    if choice.name not in providers:
+        raise unknown("server", choice.name, providers)
+    own = providers[choice.name]
+    for option in own.needs:
+        if option not in choice.options:
+            raise UserError(f"{where}: {choice.name} needs {option}: give --{option.replace('_', '-')}")
+    for option in choice.options:
+        if option not in own.takes:
+            takers = " or ".join(name for name, other in providers.items() if option in other.takes)
+            raise UserError(f"{where}: {choice.name} does not take {option}, which goes with {takers}")
+    return choice
 
 
 def of_cell(choice: ServerChoice, cell: Cell) -> ServerChoice:
-    """The server for one cell: of the release that it is planned for, where it can be chosen."""
-    if choice.name == "embedded":
-        return choice
+    """The server for one cell: of the cell's release. (A provider of a single release ignores it.)"""
     return choice.model_copy(update={"triton_release": cell.product.triton_release})
 
 
 def own_server(choice: ServerChoice, cell: Cell) -> ServerChoice:
-    """The same for `tune` and `compare`, which start a server of their own.
+    """The server for one cell of `tune` or `compare`, which start it themselves.
 
     Raises:
-        UserError: it runs already, and serves others.
+        UserError: the server runs already, and has other clients.
     """
-    if choice.name == "remote":
+    if choice.runs_already:
         raise UserError(
             f"gpu_profiles/{cell.profile}.yaml, server: {choice.url} runs already; only `servegrid sweep` "
             "attaches to a server; give --profile with one whose server is embedded or docker"
@@ -60,22 +67,23 @@ def own_server(choice: ServerChoice, cell: Cell) -> ServerChoice:
 
 
 def adapt_to_server(plan: Plan, choice: ServerChoice, capabilities: ServerCapabilities) -> Plan:
-    """The plan as the chosen server can run it: it may not share memory with us, it may load no models on
-    request, and the cores of its host may be kept awake.
+    """The plan as the chosen server can run it: with shared memory only if the server can open it, and with
+    the host's cores awake if the choice says so.
 
-    One that loads none has one model of a name, of which it does not say which cell it is: only a plan of a
-    single cell can mean it, and both scenarios are measured on the one serving.
+    A server that loads no models on request runs what it has loaded, and does not tell which cell that is:
+    only a plan of a single cell can mean it, and both scenarios are measured on the one serving.
 
     Raises:
-        UserError: cells want HTTP of a remote server, which is reached by gRPC only.
+        UserError: a cell needs a protocol that the server's clients cannot use.
     """
-    http = next((cell for cell in plan.cells if cell.online.protocol == "http"), None)
-    if choice.name == "remote" and http:
-        raise UserError(
-            f"{http.name}: protocol http (--protocol, or serving.protocol in model.yaml): {choice.url} takes "
-            "gRPC only: give --protocol grpc"
-        )
     cells = list(plan.cells)
+    for cell in cells:
+        if cell.online.protocol not in capabilities.protocols:
+            usable = " or ".join(capabilities.protocols)
+            raise UserError(
+                f"{cell.name}: {choice.url or choice.name} takes no protocol {cell.online.protocol} "
+                f"(--protocol, or serving.protocol in model.yaml): give --protocol {usable}"
+            )
     if choice.cores_awake:
         cells = [_with(cell, ("static", "dynamic"), cores_awake=True) for cell in cells]
     if not capabilities.shared_memory:

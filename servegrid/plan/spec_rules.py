@@ -1,4 +1,4 @@
-"""Rules of a `model.yaml` that know the formats."""
+"""Rules of a `model.yaml` that need the formats."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ EXPORTS: dict[Framework, tuple[ExportFormat, ...]] = {
     "torchscript": ("ts-trace",),
     "savedmodel": ("tf-savedmodel", "onnx"),
 }
-"""Rules of a `model.yaml` that know the formats."""
+"""Framework -> the export formats of its models."""
 
 
 def wrong_formats(spec: ModelSpec) -> str | None:
-    """What is wrong with the formats, if something is."""
+    """The error in the spec's formats, if there is one."""
     known = EXPORTS[spec.framework]
     for name, entry in spec.formats.items():
         if entry.export not in known:

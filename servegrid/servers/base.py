@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal, Protocol
 
-from servegrid.domain.server import ServerCapabilities, ServerChoice
+from servegrid.domain.server import ServerCapabilities, ServerChoice, ServerOptions
 from servegrid.domain.values import Channel, Value
 from servegrid.store.site import Site
 
@@ -31,8 +31,10 @@ class Running(Value):
 class ServerProvider(Protocol):
     """What a provider's module has."""
 
+    OPTIONS: ServerOptions
+
     def capabilities(self, choice: ServerChoice) -> ServerCapabilities:
-        """What its server can do; raises UserError where there is no telling."""
+        """What its server can do; raises UserError if the server does not answer."""
 
     def problems(self, site: Site, choice: ServerChoice) -> list[str]:
         """Why no server can be got here, each with what to do; empty when one can."""

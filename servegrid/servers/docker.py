@@ -13,7 +13,7 @@ from pathlib import Path
 
 from servegrid.domain.errors import StepError, unknown
 from servegrid.domain.releases import image, load_releases
-from servegrid.domain.server import ServerCapabilities, ServerChoice
+from servegrid.domain.server import ServerCapabilities, ServerChoice, ServerOptions
 from servegrid.formats import FORMATS
 from servegrid.host import containers
 from servegrid.host.containers import Container
@@ -23,6 +23,7 @@ from servegrid.servers.base import Running
 from servegrid.servers.launch import Start, started
 from servegrid.store.site import Site
 
+OPTIONS = ServerOptions(takes=("triton_release",))
 BACKENDS: tuple[str, ...] = ("onnxruntime", "pytorch", "tensorrt", "tensorflow")
 PORTS = {"http": 8000, "grpc": 8001, "metrics": 8002}
 """Triton's own ports, inside."""

@@ -16,12 +16,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from servegrid.domain.errors import StepError
-from servegrid.domain.server import ServerCapabilities, ServerChoice
+from servegrid.domain.server import ServerCapabilities, ServerChoice, ServerOptions
 from servegrid.host import libpython, process_environment
 from servegrid.servers.base import Running
 from servegrid.servers.launch import PORT_TAKEN, Start, started
 from servegrid.store.site import Site
 
+OPTIONS = ServerOptions(takes=("cores_awake",))
 WHEEL = "nvidia-pytriton==0.7.0"
 TRITON_RELEASE = "24.10"  # its server says 2.51.0
 BACKENDS: tuple[str, ...] = ("python",)

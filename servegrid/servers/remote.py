@@ -19,7 +19,7 @@ from tritonclient.utils import InferenceServerException
 
 from servegrid.domain.errors import StepError, UnsupportedError, UserError
 from servegrid.domain.releases import load_releases
-from servegrid.domain.server import ServerCapabilities, ServerChoice
+from servegrid.domain.server import ServerCapabilities, ServerChoice, ServerOptions
 from servegrid.host import proc
 from servegrid.servers.base import Running
 from servegrid.servers.connection import connect
@@ -29,6 +29,7 @@ from servegrid.store.site import Site
 
 log = logging.getLogger("servegrid")
 
+OPTIONS = ServerOptions(takes=("url", "ca_file", "headers_file", "triton_release"), needs=("url",))
 UNLOAD_S = 30.0
 REQUEST_BYTES = 2**31 - 2**20
 """A protobuf message is smaller than 2 GiB (protobuf, "Encoding", size limits); the config goes along."""
@@ -48,6 +49,7 @@ def capabilities(choice: ServerChoice) -> ServerCapabilities:
         loads=found.control,
         loaded=found.loaded,
         shared_memory=found.shared_memory,
+        protocols=("grpc",),
     )
 
 

@@ -1,1 +1,1 @@
-"""What a person brings, made into a model folder."""
+"""Turns the models of the options into model folders."""

@@ -1,4 +1,4 @@
-"""The models that a sweep's options name: folders of models/, another folder, or a model file."""
+"""The models of a sweep's options: folders of models/, another folder, or a model file."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def choose_plugins(options: SweepOptions, site: Site) -> list[Plugin]:
     """The plug-ins, with the parameters and import paths of the options.
 
     Raises:
-        UserError: a name is unknown, a file or folder is missing or not what it should be.
+        UserError: a name is unknown, or a file or folder is missing or wrong.
     """
-    options = options.anywhere()  # a parameter's path is in cache keys: one file has one
+    options = options.anywhere()  # a parameter's path is in cache keys: a file must have one path
     if options.model_file:
         kind, path = options.model_file
         found = [model_folder(kind, Path(path), options.shapes, options.samples, site)]
@@ -58,26 +58,26 @@ def choose_plugins(options: SweepOptions, site: Site) -> list[Plugin]:
 
 
 def choose_variant(options: SweepOptions, spec: ModelSpec) -> str:
-    """The variant that is asked for; where none is, the only one of a model that has but one."""
+    """The variant of the options; if they name none, the only one of a model with a single variant."""
     only = len(spec.variants) == 1 and "variant" not in options.model_fields_set
     return next(iter(spec.variants)) if only else options.variant
 
 
 def _parameter(text: str) -> tuple[str, Scalar]:
-    """`NAME=VALUE`: the name of an argument, and a value read as a scalar of YAML."""
+    """`NAME=VALUE`: an argument's name and a YAML scalar."""
     name, equals, value = text.partition("=")
     try:
         read = parse_yaml(value)
     except ValueError:
         read = value
-    infinite = isinstance(read, float) and not math.isfinite(read)  # JSON has no word for it
+    infinite = isinstance(read, float) and not math.isfinite(read)  # JSON cannot hold it
     if not name.isidentifier() or not equals or not isinstance(read, bool | int | float | str) or infinite:
         raise UserError(f"--param {text}: expected NAME=VALUE, with a number, true, false or a text as value")
     return name, read
 
 
 def _with_parameters(spec: ModelSpec, variant: str, parameters: dict[str, Scalar]) -> ModelSpec:
-    """The spec with these parameters of a variant; what it makes of an unknown variant is told later."""
+    """The spec with these parameters in a variant; the plan reports an unknown variant."""
     if not parameters or variant not in spec.variants:
         return spec
     data = spec.model_dump()

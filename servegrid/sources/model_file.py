@@ -1,6 +1,6 @@
-"""A model file, without any Python of its own, as a model folder: the stages after this see no difference.
+"""Turns a model file without Python code into a model folder, which later stages treat like any other.
 
-The folder is an artifact of the store, so a file is read once.
+The folder is an artifact of the store, so each file is read once.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ LIBRARIES: dict[ModelFile, tuple[str, ...]] = {
     "torchscript": ("torch",),
     "savedmodel": ("tensorflow", "keras"),
 }
-"""Distributions that reading and running the file need."""
+"""Distributions that are needed to read and run the file."""
 
 
 def model_folder(
     kind: ModelFile, path: Path, shapes: tuple[str, ...], samples: str | None, site: Site
 ) -> Plugin:
-    """The plug-in that is made of a file: its spec from what the file says of its inputs and outputs.
+    """The plug-in for a model file; its spec follows from the file's inputs and outputs.
 
     Raises:
         UserError: the file, a shape or the samples cannot be used; nothing is kept.
@@ -108,16 +108,16 @@ def _check_kind(kind: ModelFile, path: Path, flag: str) -> None:
 
 
 def _external(kind: ModelFile, path: Path) -> dict[str, str]:
-    """Digests of the files beside an ONNX file that it may keep its weights in: it names them."""
+    """Digests of an ONNX file's external data: files in its folder whose names it contains."""
     if kind != "onnx":
         return {}
     content = path.read_bytes()
-    beside = sorted(p for p in path.absolute().parent.iterdir() if p.is_file() and p.name != path.name)
-    return {f"beside/{p.name}": digest_path(p) for p in beside if p.name.encode() in content}
+    siblings = sorted(p for p in path.absolute().parent.iterdir() if p.is_file() and p.name != path.name)
+    return {f"beside/{p.name}": digest_path(p) for p in siblings if p.name.encode() in content}
 
 
 def _name(path: Path) -> str:
-    """The model's name: what of the file's a name can have."""
+    """The model's name: the file's, reduced to valid characters."""
     stem = path.absolute().name.removesuffix(path.suffix)
     return re.sub(r"\W+", "_", stem, flags=re.ASCII)[:LONGEST_NAME] or "model"
 

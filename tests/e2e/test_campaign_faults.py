@@ -96,7 +96,7 @@ def test_disk_that_fills_up_while_measuring(command: Any, disk: Any, happened: A
 GONE = """
 import pathlib, sys
 _flag = pathlib.Path(__file__).with_name("was_gone")
-if sys.argv[1].endswith("ts-trace-fp32.baseline.json") and not _flag.exists():
+if sys.argv[1].endswith("ts-trace-fp32-b2-c1.baseline.json") and not _flag.exists():
     _flag.touch()  # the last stage before the model is served
     for _file in pathlib.Path({store!r}).glob("objects/*/model.pt"):
         _file.unlink()

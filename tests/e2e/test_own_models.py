@@ -42,7 +42,7 @@ def test_onnx_file_is_served_and_measured(command: Any, tmp_path: Path) -> None:
     code, output = command.run("sweep", *arguments, "--precision", "fp32", *SMALL)
     assert code == 0, output
     (cell,) = (row for row in command.rows() if row["kind"] == "cell")
-    assert cell["cell"] == "my_net-file-onnx-fp32"
+    assert cell["cell"] == "my_net-file-onnx-fp32-b2-c1"
     assert cell["verdict"] in ("measured", "unstable")  # how steady it is depends on what else runs
     assert cell["largest_difference"] < 1e-5
     with np.load(command.campaign / "predictions" / cell["cell"] / "served.npz") as served:
@@ -90,7 +90,7 @@ def test_torchscript_file_is_sent_to_a_server_that_runs_already(
         assert not triton.stubs(), "the model is taken away again"
     rows = command.rows()
     (cell,) = (row for row in rows if row["kind"] == "cell")
-    assert cell["cell"] == "net-file-ts-trace-fp32"
+    assert cell["cell"] == "net-file-ts-trace-fp32-b2-c1"
     assert cell["verdict"] in ("measured", "unstable")
     assert cell["largest_difference"] < 1e-5
     assert {(row["server"], row["server_version"]) for row in rows} == {("remote", "2.51.0")}
@@ -106,7 +106,7 @@ def test_published_folder_passes(command: Any) -> None:
     )  # fmt: skip
     assert code == 0, output
     (cell,) = (row for row in command.rows() if row["kind"] == "cell")
-    assert cell["cell"] == "published_mlp-full-onnx-fp32"
+    assert cell["cell"] == "published_mlp-full-onnx-fp32-b2-c1"
     assert cell["verdict"] in ("passed", "unstable")
     assert cell["framework_metric"] == cell["served_metric"] > 0.95
     assert cell["shuffled_metric"] < 0.8

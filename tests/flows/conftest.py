@@ -11,12 +11,14 @@ from servegrid.campaign.results import Writer
 from servegrid.domain.plugins import load_profile
 from servegrid.domain.releases import load_releases
 from servegrid.domain.root import ROOT
+from servegrid.domain.server import ServerChoice
 from servegrid.domain.values import Cell
 from servegrid.host.environment import host
 from servegrid.plan.matrix import expand
 from servegrid.plan.models import load_model
 from servegrid.plan.options import SweepOptions
 from servegrid.plan.selection import Selection
+from servegrid.servers import embedded
 
 
 @pytest.fixture(scope="session")
@@ -27,10 +29,9 @@ def cell() -> Cell:
         spec,
         "tiny",
         profile,
-        generator="client",
-        triton_release="24.10",
-        releases=load_releases(),
-        selection=Selection(),
+        embedded.capabilities(ServerChoice()),
+        Selection(),
+        load_releases(),
     ).cells[0]
 
 

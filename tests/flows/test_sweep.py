@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from flows.planning import plan
 from flows.sweep import final_state
-from servegrid.campaign.campaign import leading
+from servegrid.campaign.campaign import create
 from servegrid.campaign.results import Writer
 from servegrid.plan.options import SweepOptions
 from servegrid.store.site import default_site
+from tasks.planning import plan
 
 OPTIONS = SweepOptions(
     models=("bert_large_qa",), formats=("onnx",), accelerators=("none",), precisions=("fp32", "fp16")
@@ -36,10 +36,10 @@ def test_campaign_is_completed_when_no_cell_failed_or_is_left(
 ) -> None:
     folder = tmp_path / "c"
     plans = plan(OPTIONS, default_site())
-    keys = [key for entry in plans for key in entry.keys]
+    kept = [entry.kept for entry in plans]
+    keys = [key for entry in kept for key in entry.keys]
     assert len(keys) == 2
-    with leading(folder, OPTIONS, plans, resume=False):
-        pass
+    create(folder, OPTIONS, kept)
     for (cell, profile), verdict in zip(keys, verdicts, strict=False):
         Writer(folder).append("cell", {"cell": cell, "profile": profile, "verdict": verdict})
     state = final_state(folder)

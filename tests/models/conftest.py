@@ -19,6 +19,7 @@ import pytest
 from servegrid.domain.plugins import Plugin, load_profile
 from servegrid.domain.releases import load_releases
 from servegrid.domain.root import ROOT
+from servegrid.domain.server import ServerChoice
 from servegrid.domain.values import ArtifactRef, Cell, Product
 from servegrid.frameworks.plugin_steps import import_path
 from servegrid.host import environment
@@ -26,6 +27,7 @@ from servegrid.host.process_environment import DEFAULTS
 from servegrid.plan.matrix import expand
 from servegrid.plan.models import load_model
 from servegrid.plan.selection import Selection
+from servegrid.servers import embedded
 from servegrid.store.build import Workplace, build
 from servegrid.store.site import Site, default_site
 from tasks import convert, export, prepare, profile_data, reference
@@ -97,10 +99,9 @@ def tiny_cell(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable
             plugin.spec,
             "tiny",
             load_profile(site.profiles, "cpu"),
-            generator="client",
-            triton_release="24.10",
-            releases=load_releases(),
-            selection=Selection(formats=(format_,), precisions=(precision,)),
+            embedded.capabilities(ServerChoice()),
+            Selection.model_validate({"formats": (format_,), "precisions": (precision,)}),
+            load_releases(),
         ).cells
         at = Workplace(
             site=site, plugin=plugin.folder, logs=home / "logs", profile="cpu", cell=cell.name, timeout_s=600

@@ -15,6 +15,7 @@ from tritonclient.grpc import model_config_pb2 as pb
 from servegrid.domain.errors import UnsupportedError
 from servegrid.domain.plugins import load_profile
 from servegrid.domain.releases import load_releases
+from servegrid.domain.server import ServerCapabilities
 from servegrid.domain.values import ArtifactRef, Format, Interface, Serving
 from servegrid.formats import FORMATS
 from servegrid.formats.repository import model_config, write_repository
@@ -257,11 +258,9 @@ def test_engine_of_another_tensorrt_than_the_releases_is_not_served_natively(
         load_model(site.models, "bert_large_qa").spec,
         "tiny",
         profile,
-        generator="client",
-        triton_release="21.10",
-        releases=load_releases(),
-        selection=Selection(formats=("trt",), precisions=("fp16",)),
-        backends=("tensorrt",),
+        ServerCapabilities(release="21.10", backends=("tensorrt",)),
+        Selection(formats=("trt",), precisions=("fp16",)),
+        load_releases(),
     ).cells
     at = Workplace(
         site=site.model_copy(update={"home": tmp_path}),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 
-from servegrid.domain.slo import Slo, parse
+from servegrid.domain.slo import Slo
 from servegrid.domain.values import LoadPlan, Value
 from servegrid.loadgen.base import Measurement, Point, keeps_up
 from servegrid.loadgen.search.adaptive import Measured, knee, next_concurrency
@@ -43,7 +43,7 @@ def steps(plan: LoadPlan) -> Steps:
         tried: dict[float, bool] = {}
         for rate in plan.request_rates:
             found = yield Chosen(point=point_of(plan, batch, rate=rate))
-            tried[rate] = plan.slo is not None and holds(parse(plan.slo), found)
+            tried[rate] = plan.slo is not None and holds(plan.slo, found)
         if plan.slo is not None:
             yield from _search(plan, batch, curve, tried)
 
@@ -68,7 +68,7 @@ def _search(plan: LoadPlan, batch: int, curve: Curve, tried: dict[float, bool]) 
         rate = _rounded(rate)
         held = highest_held(tried)
         why = f"{plan.slo}: {f'{held:g} requests/s hold' if held else 'none holds yet'}"
-        tried[rate] = holds(parse(plan.slo), (yield Chosen(point=point_of(plan, batch, rate=rate), why=why)))
+        tried[rate] = holds(plan.slo, (yield Chosen(point=point_of(plan, batch, rate=rate), why=why)))
 
 
 def holds(slo: Slo, found: Measurement) -> bool:
@@ -81,7 +81,7 @@ def measured(curve: Mapping[int, Measurement]) -> dict[int, Measured]:
     return {c: Measured(throughput=m.throughput, avg_ms=m.avg_ms) for c, m in curve.items()}
 
 
-def marks(points: Mapping[Point, Measurement], slo: str | None) -> dict[Point, Mark]:
+def marks(points: Mapping[Point, Measurement], slo: Slo | None) -> dict[Point, Mark]:
     """The mark of every point of a plan."""
     found = {}
     for batch in {point.batch for point in points}:
@@ -89,7 +89,7 @@ def marks(points: Mapping[Point, Measurement], slo: str | None) -> dict[Point, M
         rates = {p.request_rate: p for p in points if p.batch == batch and p.request_rate}
         best = knee(measured({c: points[p] for c, p in curve.items()})) if len(curve) > 1 else None
         for group in (curve, rates):
-            held = {load: bool(slo) and holds(parse(str(slo)), points[p]) for load, p in group.items()}
+            held = {load: slo is not None and holds(slo, points[p]) for load, p in group.items()}
             counts = (load for load, p in group.items() if p.request_rate or points[p].stable)
             highest = highest_held({load: held[load] for load in counts})
             for load, point in group.items():

@@ -65,9 +65,9 @@ def grid(serving: Serving, axes: Axes) -> tuple[Setting, ...]:
     Raises:
         UserError: the serving does no batching, which is what is tuned.
     """
-    most = serving.max_batch_size
-    if not most:
+    if not serving.batches:
         raise UserError("max_batch_size 0: a cell whose server does no batching has nothing to tune")
+    most = serving.max_batch_size
     halves = tuple(sorted({max(most // 2, 1), most}))
     preferred = dict.fromkeys([(), (most,), halves, serving.preferred_batch_sizes])
     return tuple(

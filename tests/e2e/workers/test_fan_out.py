@@ -25,7 +25,7 @@ ONE = {
     **{"max_concurrency": 1, "generator": "client", "workers": True},
 }
 PROFILES = ["test-a", "test-b", "test-c"]
-CELL = "tiny_mlp-tiny-onnx-fp32"
+CELL = "tiny_mlp-tiny-onnx-fp32-c1"
 CORRECT = ("passed", "unstable")
 """How steady a cell's one point is depends on what else the machine does."""
 

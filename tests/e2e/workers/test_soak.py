@@ -15,10 +15,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from flows.planning import plan
 from servegrid.campaign import results
 from servegrid.plan.options import SweepOptions
 from servegrid.store.site import default_site
+from tasks.planning import plan
 
 pytestmark = pytest.mark.soak
 

@@ -1,4 +1,4 @@
-"""A campaign's folder: begun once, led by one, gone on with where it stopped."""
+"""A campaign's folder: created once, led by one process at a time, resumed where it stopped."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from pathlib import Path
 
 import pytest
 
-from flows.planning import plan
 from servegrid.campaign import campaign as campaigns
 from servegrid.campaign import leases
-from servegrid.campaign.campaign import leading, new_campaign, read, run_lease, unreached, working
+from servegrid.campaign.campaign import create, leading, new_campaign, read, run_lease, unreached, working
 from servegrid.campaign.options_file import objective, profile_folder
 from servegrid.campaign.results import Writer
 from servegrid.domain.errors import UserError
-from servegrid.plan.model_plan import ModelPlan
+from servegrid.domain.slo import parse
+from servegrid.plan.model_plan import KeptPlan
 from servegrid.plan.options import SweepOptions
 from servegrid.store.site import default_site
+from tasks.planning import plan
 
 OPTIONS = SweepOptions(models=("bert_large_qa",), formats=("onnx",), accelerators=("none",))
 CELLS = [(f"bert_large_qa-tiny-onnx-{precision}", "cpu") for precision in ("fp32", "fp16", "int8", "bf16")]
-"""Those of the matrix that no rule keeps, and bf16, which one does."""
+"""The cells that run, and the excluded one, bf16."""
 
 WORKER = """
 import sys, time
@@ -37,8 +38,8 @@ with working(Path(sys.argv[1]), SweepOptions(), int(sys.argv[2]), "a-run"):
 
 
 @pytest.fixture(scope="module")
-def plans() -> tuple[ModelPlan, ...]:
-    return plan(OPTIONS, default_site())
+def plans() -> tuple[KeptPlan, ...]:
+    return tuple(entry.kept for entry in plan(OPTIONS, default_site()))
 
 
 def work(folder: Path, attempt: int) -> subprocess.Popen[str]:
@@ -49,61 +50,62 @@ def work(folder: Path, attempt: int) -> subprocess.Popen[str]:
     return process
 
 
-def test_campaign_is_resumed_with_its_options_and_the_next_attempt(
-    tmp_path: Path, plans: tuple[ModelPlan, ...]
+def test_campaign_keeps_its_options_and_its_plan_and_counts_its_attempts(
+    tmp_path: Path, plans: tuple[KeptPlan, ...]
 ) -> None:
-    with leading(tmp_path / "c", OPTIONS, plans, resume=False) as attempt:
-        assert attempt == 1
-    found = read(tmp_path / "c")
-    assert found.options == OPTIONS
-    assert objective(tmp_path / "c") is None
-    assert found.options.model_fields_set == OPTIONS.model_fields_set, (
-        "options that were not given stay unset"
-    )
-    with leading(tmp_path / "c", found.options, plans, resume=True) as attempt:
-        assert attempt == 2
-        assert read(tmp_path / "c").attempt == 2
-
-
-def test_the_objective_of_a_campaign_is_that_of_its_options(tmp_path: Path) -> None:
-    assert objective(tmp_path) is None, "no campaign was begun by this program"
-    options = OPTIONS.model_copy(update={"slo": "p99=50ms"})
-    with leading(tmp_path, options, (), resume=False):
-        assert str(objective(tmp_path)) == "p99=50ms"
-
-
-def test_campaign_is_begun_once_and_led_by_one(tmp_path: Path, plans: tuple[ModelPlan, ...]) -> None:
     folder = tmp_path / "c"
-    with leading(folder, OPTIONS, plans, resume=False):
-        with pytest.raises(UserError, match="attempt 1"):
-            leading(folder, OPTIONS, plans, resume=False).__enter__()
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(campaigns, "LEADER_S", 0.1)
-            with pytest.raises(UserError, match="attempt 1"):
-                leading(folder, OPTIONS, plans, resume=True).__enter__()
-    with pytest.raises(UserError, match="--resume c"):
-        leading(folder, OPTIONS, plans, resume=False).__enter__()
+    create(folder, OPTIONS, plans)
+    found = read(folder)
+    assert found.options == OPTIONS
+    assert found.options.model_fields_set == OPTIONS.model_fields_set, "a default stays a default"
+    assert found.plans == plans
+    assert {entry.cell.name: entry.reason for entry in found.plans[0].plan.excluded}
+    assert objective(folder) is None
+    for attempt in (1, 2):
+        with leading(folder) as number:
+            assert number == attempt == read(folder).attempt
+    assert read(folder).plans == plans
+
+
+def test_objective_of_a_campaign_is_an_option(tmp_path: Path) -> None:
+    assert objective(tmp_path) is None, "the folder has no campaign's file"
+    create(tmp_path, OPTIONS.model_copy(update={"slo": parse("p99=0.05s")}), ())
+    assert objective(tmp_path) == parse("p99=50ms") == read(tmp_path).options.slo
+
+
+def test_campaign_is_created_once_and_led_by_one_process(tmp_path: Path, plans: tuple[KeptPlan, ...]) -> None:
+    folder = tmp_path / "c"
+    create(folder, OPTIONS, plans)
+    with leading(folder), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(campaigns, "LEADER_S", 0.1)
+        with pytest.raises(UserError, match=r"campaign c .*attempt 1"):
+            leading(folder).__enter__()
+        with pytest.raises(UserError, match=r"campaign c .*attempt 1"):
+            create(folder, OPTIONS, plans)
+    with pytest.raises(UserError, match=r"campaign c .*--resume c"):
+        create(folder, OPTIONS, plans)
     assert read(folder).attempt == 1
     with pytest.raises(UserError, match=r"campaign.*'cc'.*'c'"):
         read(tmp_path / "cc")
     (folder / "campaign.json").write_text('{"options": {"colour": "red"}, "attempt": 1, "cells": []}')
-    with pytest.raises(UserError, match=r"c/campaign\.json.*options\.colour"):
+    with pytest.raises(UserError, match=r"c/campaign.json: .*options.colour"):
         read(folder)
 
 
 def test_cells_without_a_row_and_skipped_ones_are_unfinished(
-    tmp_path: Path, plans: tuple[ModelPlan, ...]
+    tmp_path: Path, plans: tuple[KeptPlan, ...]
 ) -> None:
     assert unreached(tmp_path / "none") == []
-    with leading(tmp_path, OPTIONS, plans, resume=False):
-        assert set(unreached(tmp_path)) == set(CELLS)
+    create(tmp_path, OPTIONS, plans)
+    assert set(unreached(tmp_path)) == set(CELLS)
     for (cell, profile), verdict in zip(CELLS, ("passed", "error", "skipped"), strict=False):
         Writer(tmp_path).append("cell", {"cell": cell, "profile": profile, "verdict": verdict})
     assert set(unreached(tmp_path)) == set(CELLS[2:])
 
 
-def test_run_ends_as_by_sigterm_when_its_leader_is_gone(tmp_path: Path, plans: tuple[ModelPlan, ...]) -> None:
-    with leading(tmp_path, OPTIONS, plans, resume=False) as attempt:
+def test_run_ends_as_by_sigterm_when_its_leader_is_gone(tmp_path: Path, plans: tuple[KeptPlan, ...]) -> None:
+    create(tmp_path, OPTIONS, plans)
+    with leading(tmp_path) as attempt:
         process = work(tmp_path, attempt)
         time.sleep(2 * campaigns.WATCH_S)
         assert process.poll() is None
@@ -112,11 +114,12 @@ def test_run_ends_as_by_sigterm_when_its_leader_is_gone(tmp_path: Path, plans: t
 
 
 def test_run_of_an_earlier_attempt_ends_though_the_campaign_is_led_again(
-    tmp_path: Path, plans: tuple[ModelPlan, ...]
+    tmp_path: Path, plans: tuple[KeptPlan, ...]
 ) -> None:
-    with leading(tmp_path, OPTIONS, plans, resume=False):
+    create(tmp_path, OPTIONS, plans)
+    with leading(tmp_path):
         pass
-    with leading(tmp_path, OPTIONS, plans, resume=True):
+    with leading(tmp_path):
         process = work(tmp_path, 1)
         assert process.wait(timeout=10) == -signal.SIGTERM
 
@@ -127,16 +130,14 @@ def test_run_of_the_leaders_own_process_goes_on(tmp_path: Path) -> None:
         assert leases.holder(run_lease(tmp_path, SweepOptions())) == "own"
 
 
-def test_profiles_of_one_campaign_keep_their_files_apart(
-    tmp_path: Path, plans: tuple[ModelPlan, ...]
-) -> None:
+def test_profiles_of_one_campaign_keep_their_files_apart(tmp_path: Path, plans: tuple[KeptPlan, ...]) -> None:
     assert profile_folder(tmp_path, "a") == tmp_path
-    with leading(tmp_path / "one", OPTIONS, plans, resume=False):
-        assert profile_folder(tmp_path / "one", "cpu") == tmp_path / "one"
+    create(tmp_path / "one", OPTIONS, plans)
+    assert profile_folder(tmp_path / "one", "cpu") == tmp_path / "one"
     both = OPTIONS.model_copy(update={"profiles": ("a", "b")})
-    with leading(tmp_path / "two", both, plans, resume=False):
-        assert profile_folder(tmp_path / "two", "a") == tmp_path / "two" / "a"
+    create(tmp_path / "two", both, plans)
+    assert profile_folder(tmp_path / "two", "a") == tmp_path / "two" / "a"
 
 
-def test_campaigns_have_names_of_their_own() -> None:
+def test_names_of_campaigns_do_not_repeat() -> None:
     assert len({new_campaign() for _ in range(50)}) == 50

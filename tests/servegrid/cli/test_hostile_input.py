@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, get_args
 
@@ -54,9 +54,16 @@ FREE = {"queue"}
 
 
 def texts() -> list[str]:
-    """The options that take a text."""
+    """The options that take a text: all but flags and numbers."""
     kinds = {name: field.annotation for name, field in SweepOptions.model_fields.items()}
-    return [name for name, kind in kinds.items() if {str, tuple[str, ...]} & {kind, *get_args(kind)}]
+    return [name for name, kind in kinds.items() if not {bool, int, float} & set(types_in(kind))]
+
+
+def types_in(kind: Any) -> Iterator[Any]:
+    """A type and those that it is made of."""
+    yield kind
+    for part in get_args(kind):
+        yield from types_in(part)
 
 
 @pytest.mark.parametrize("kind", TEXTS)

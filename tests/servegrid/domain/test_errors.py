@@ -1,4 +1,4 @@
-"""The text and the fields of errors."""
+"""Texts and fields of errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from servegrid.domain.errors import ServegridError, StepError, UnsupportedError, UserError, unknown
 
 
-def test_unknown_name_has_the_nearest_first_and_all_names() -> None:
+def test_error_of_an_unknown_name_lists_the_nearest_and_all_names() -> None:
     error = unknown("format", "onxx", ["ts-trace", "onnx", "onnx-rt"])
     assert isinstance(error, UserError)
     assert str(error) == (
@@ -17,17 +17,17 @@ def test_unknown_name_has_the_nearest_first_and_all_names() -> None:
     )
 
 
-def test_unknown_name_far_from_all_has_no_guess() -> None:
+def test_error_of_a_name_unlike_all_others_makes_no_guess() -> None:
     assert str(unknown("format", "zzz", ("onnx",))) == "unknown format 'zzz': known: onnx"
 
 
-def test_unknown_name_where_nothing_is_known_says_none() -> None:
+def test_error_of_an_unknown_name_says_that_no_name_is_known() -> None:
     assert str(unknown("model", "a", [])) == "unknown model 'a': known: none"
 
 
-def test_at_most_three_names_are_guessed() -> None:
-    message = str(unknown("profile", "a1", ["a10", "a11", "a12", "a13", "a14"]))
-    assert message.partition("known:")[0].count("'a1") == 1 + 3
+def test_error_suggests_at_most_three_names() -> None:
+    said = str(unknown("profile", "a1", ["a10", "a11", "a12", "a13", "a14"]))
+    assert said.partition("known:")[0].count("'a1") == 1 + 3
 
 
 def test_step_error_keeps_log_and_command_when_pickled() -> None:

@@ -1,4 +1,4 @@
-"""Layer 1 of correctness: what of two sets of outputs is compared, and what its bounds say."""
+"""Layer 1 of correctness: comparison of two sets of outputs within bounds."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_half_precision_is_compared_without_overflow() -> None:
     assert (found.largest_difference, found.least_cosine) == (0, pytest.approx(1))
 
 
-def test_outputs_of_zeros_agree_and_zeros_are_no_answer() -> None:
+def test_outputs_of_zeros_agree_and_zeros_in_place_of_values_do_not() -> None:
     zeros = np.zeros((2, 3))
     assert compare(zeros, zeros).least_cosine == 1
     assert compare(zeros, np.full((2, 3), 0.001)).least_cosine == 0
@@ -71,7 +71,7 @@ def test_outputs_of_zeros_agree_and_zeros_are_no_answer() -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
-def test_one_value_that_is_no_number_makes_an_output_infinitely_different(bad: float) -> None:
+def test_one_nan_or_infinity_makes_an_output_infinitely_different(bad: float) -> None:
     have = np.ones((4, 4), dtype=np.float32)
     have[3, 3] = bad
     found = compare(have, np.ones((4, 4)))
@@ -79,7 +79,7 @@ def test_one_value_that_is_no_number_makes_an_output_infinitely_different(bad: f
     assert len(found.failures(TOLERANCE)) == 2
 
 
-def test_reference_that_is_no_number_is_never_met() -> None:
+def test_reference_that_is_nan_is_never_met() -> None:
     assert compare(np.ones((1, 2)), [[1.0, math.nan]]).failures(TOLERANCE)
 
 
@@ -113,7 +113,7 @@ def test_a_free_axis_may_be_longer_when_the_rest_is_zero() -> None:
     assert compare(short, long).excess == math.inf
 
 
-def test_batches_of_other_lengths_are_put_together_with_zeros() -> None:
+def test_batches_of_different_lengths_are_joined_with_zeros() -> None:
     joined = concatenate([np.ones((1, 2)), np.full((2, 3), 2.0)])
     np.testing.assert_array_equal(joined, [[1, 1, 0], [2, 2, 2], [2, 2, 2]])
     one, other = alike(np.ones((1, 1, 3)), np.ones((1, 2, 1)))

@@ -25,7 +25,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
         {"environments": {"tf-trt": "here"}},
         "environments: tf-trt: the whole path",
     ),
-    "a server without its URL": ({"server": {"name": "remote"}}, "server: server remote needs the url"),
+    "a certificate for a server in the clear": (
+        {"server": {"name": "remote", "url": "grpc://h:1", "ca_file": "ca.pem"}},
+        "server: ca_file ",
+    ),
     "a server by another protocol": (
         {"server": {"name": "remote", "url": "http://h:8000"}},
         "server.url: ",

@@ -1,4 +1,4 @@
-"""Triton's releases: the file holds figures with sources, and agrees with the installed server."""
+"""Facts about Triton releases: figures have sources, and agree with the server that runs here."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def test_release_fits_a_card_that_its_cuda_knows_and_that_it_still_supports(
     assert not found & not_fits
 
 
-def test_the_reason_why_a_release_does_not_fit_is_given() -> None:
+def test_error_says_why_a_release_does_not_fit() -> None:
     known = load_releases()
     assert why_not_on("24.10", "7.0", known) is None
-    assert why_not_on("25.02", "7.0", known) == "Triton 25.02 wants compute capability 7.5, not 7.0"
-    assert "has CUDA 11.4.2; compute capability 8.9 wants 11.8" in str(why_not_on("21.10", "8.9", known))
-    assert "does not tell" in str(why_not_on("26.08", "9.0", known))
-    assert "does not tell" in str(why_not_on("24.10", "13.0", known))
+    assert why_not_on("25.02", "7.0", known) == "Triton 25.02 needs compute capability 7.5, not 7.0"
+    assert "has CUDA 11.4.2; compute capability 8.9 needs 11.8" in str(why_not_on("21.10", "8.9", known))
+    assert "triton_releases.yaml" in str(why_not_on("26.08", "9.0", known))
+    assert "triton_releases.yaml" in str(why_not_on("24.10", "13.0", known))

@@ -1,4 +1,4 @@
-"""The roofline of made-up machines: which limit holds, and the columns that say so."""
+"""The roofline of made-up machines: the limit, and its columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_longer_of_arithmetic_and_traffic_is_the_limit() -> None:
     assert limit("fp32", 4, sample_bytes=0) == (pytest.approx(1000), "compute")
 
 
-def test_a_precision_that_the_machine_is_slow_in_is_widened() -> None:
+def test_limit_is_that_of_the_fastest_wider_precision() -> None:
     assert limit("fp16", 8) == (pytest.approx(1000), "compute")
     assert limit("bf16", 100) == (pytest.approx(8000), "compute")
     assert limit("int8", 100) == (pytest.approx(8000), "compute")

@@ -84,7 +84,7 @@ def test_rates_follow_the_concurrencies_with_their_distribution() -> None:
 
 @pytest.mark.parametrize("limit_ms", [15, 20, 50, 500])
 def test_highest_rate_within_the_objective_is_found_and_marked(limit_ms: float) -> None:
-    slo = f"p99={limit_ms}ms"
+    slo = parse(f"p99={limit_ms}ms")
     found = explore(plan(slo=slo))
     exact = CAPACITY * (1 - 10.0 / limit_ms)
     of_plan = marks(found, slo)
@@ -103,14 +103,14 @@ def test_a_concurrency_that_is_not_stable_is_not_the_highest_that_holds() -> Non
         return found if steady else found.model_copy(update={"windows": (shaken, *found.windows[1:])})
 
     found = explore(plan(slo="p99=500ms"), restless)
-    of_plan = marks(found, "p99=500ms")
+    of_plan = marks(found, parse("p99=500ms"))
     assert all(of_plan[p].slo_holds for p in found if p.concurrency)
     assert [p.concurrency for p, mark in of_plan.items() if mark.slo_best and p.concurrency] == [2]
 
 
 def test_if_no_rate_holds_none_is_marked_and_the_search_ends() -> None:
     found = explore(plan(slo="p99=5ms"))
-    assert not any(mark.slo_best or mark.slo_holds for mark in marks(found, "p99=5ms").values())
+    assert not any(mark.slo_best or mark.slo_holds for mark in marks(found, parse("p99=5ms")).values())
     assert sum(1 for p in found if p.request_rate) <= 8
 
 
@@ -126,10 +126,11 @@ def test_a_rate_that_holds_above_one_that_does_not_is_luck() -> None:
     assert next_rate(tried, 10.0) == 15.0
 
 
-@pytest.mark.parametrize("rate", [1.0, 5000.0])
-def test_a_planned_rate_far_from_the_servers_makes_the_search_no_longer(rate: float) -> None:
-    found = explore(plan(slo="p99=50ms", request_rates=(rate,)))
-    (best,) = (p.request_rate for p, m in marks(found, "p99=50ms").items() if m.slo_best and p.request_rate)
+@pytest.mark.parametrize("asked", [1.0, 5000.0])
+def test_a_rate_of_the_plan_far_from_what_the_server_does_makes_the_search_no_longer(asked: float) -> None:
+    found = explore(plan(slo="p99=50ms", request_rates=(asked,)))
+    of_plan = marks(found, parse("p99=50ms"))
+    (best,) = (p.request_rate for p, mark in of_plan.items() if mark.slo_best and p.request_rate)
     assert best == pytest.approx(CAPACITY * 0.8, rel=0.08)
     assert sum(1 for p in found if p.request_rate) <= 9 + 1
 

@@ -1,4 +1,4 @@
-"""From spec and profile to cells: nothing of the matrix is lost without a reason."""
+"""From spec and profile to cells: every combination is a cell, or excluded with a reason."""
 
 from __future__ import annotations
 
@@ -10,29 +10,23 @@ import pytest
 from servegrid.domain.errors import UserError
 from servegrid.domain.profile import GpuProfile, ProfileRule
 from servegrid.domain.releases import load_releases
+from servegrid.domain.server import ServerCapabilities
+from servegrid.domain.slo import parse
 from servegrid.domain.spec import ModelSpec
+from servegrid.domain.values import Bounds
 from servegrid.plan.matrix import Plan, expand
 from servegrid.plan.selection import Selection
+
+SERVER = ServerCapabilities(release="24.10", backends=("python",))
 
 
 def plan(
     spec: ModelSpec,
     profile: GpuProfile,
     variant: str = "tiny",
-    *,
-    random_weights: bool = False,
     **selection: Any,
 ) -> Plan:
-    return expand(
-        spec,
-        variant,
-        profile,
-        generator="client",
-        triton_release="24.10",
-        releases=load_releases(),
-        selection=Selection(**selection),
-        random_weights=random_weights,
-    )
+    return expand(spec, variant, profile, SERVER, Selection(**selection), load_releases())
 
 
 def kinds(found: Plan) -> list[tuple[str, str, int]]:
@@ -80,6 +74,24 @@ def test_limits_cut_points_and_keep_the_smallest(spec: ModelSpec, profile: GpuPr
 
 
 @pytest.mark.parametrize(
+    ("bounds", "end"),
+    [
+        ({}, ""),
+        ({"max_batch_size": 8, "max_concurrency": 16}, ""),
+        ({"max_batch_size": 4}, "-b4"),
+        ({"max_concurrency": 2}, "-c2"),
+        ({"max_batch_size": 4, "max_concurrency": 2}, "-b4-c2"),
+    ],
+)
+def test_name_has_the_bounds_that_apply(
+    bounds: dict[str, int], end: str, spec: ModelSpec, profile: GpuProfile
+) -> None:
+    name = plan(spec, profile, **bounds).cells[1].name
+    assert name == f"toy-tiny-ts-trace-fp32-x2{end}"
+    assert Bounds.of_name(name) == Bounds.model_validate(bounds if end else {})
+
+
+@pytest.mark.parametrize(
     ("most", "fixed_points", "points"),
     [
         (8, False, (1, 4, 8)),
@@ -89,7 +101,7 @@ def test_limits_cut_points_and_keep_the_smallest(spec: ModelSpec, profile: GpuPr
         (100, True, (1, 4, 16)),
     ],
 )
-def test_the_search_ends_at_the_largest_concurrency_and_fixed_points_are_listed(
+def test_bound_ends_the_search_and_selects_from_fixed_points(
     spec: ModelSpec, profile: GpuProfile, most: int, fixed_points: bool, points: tuple[int, ...]
 ) -> None:
     online = plan(spec, profile, max_concurrency=most, fixed_points=fixed_points).cells[0].online
@@ -99,15 +111,15 @@ def test_the_search_ends_at_the_largest_concurrency_and_fixed_points_are_listed(
     )
 
 
-def test_options_of_the_load_are_in_the_plans(spec: ModelSpec, profile: GpuProfile) -> None:
-    options = {"request_rates": (5.0,), "distribution": "constant", "slo": "p95=0.1s", "protocol": "http"}
-    cell = plan(spec, profile, shared_memory="none", **options).cells[0]
+def test_load_options_are_in_the_load_plans(spec: ModelSpec, profile: GpuProfile) -> None:
+    asked = {"request_rates": (5.0,), "distribution": "constant", "slo": "p95=0.1s", "protocol": "http"}
+    cell = plan(spec, profile, shared_memory="none", **asked).cells[0]
     assert (cell.static.protocol, cell.dynamic.protocol) == ("http", "http")
     assert (cell.offline.protocol, cell.online.protocol) == ("http", "http")
     assert (cell.offline.shared_memory, cell.online.shared_memory) == ("none", "none")
     assert (cell.offline.request_rates, cell.offline.slo, cell.offline.fixed_points) == ((), None, True)
     assert (cell.online.request_rates, cell.online.distribution) == ((5.0,), "constant")
-    assert (cell.online.slo, cell.online.fixed_points) == ("p95=100ms", False)
+    assert (cell.online.slo, cell.online.fixed_points) == (parse("p95=100ms"), False)
     assert cell.online.extent == "online up to concurrency 16, 1 rates, rates for p95=100ms"
 
 
@@ -136,16 +148,14 @@ def test_names_are_unique_and_have_the_varied_parts(spec: ModelSpec, profile: Gp
     assert names[:2] == ["toy-tiny-ts-trace-fp32", "toy-tiny-ts-trace-fp32-x2"]
 
 
-def test_precision_that_the_model_lists_not_for_a_format_is_excluded(
-    spec: ModelSpec, profile: GpuProfile
-) -> None:
+def test_precision_that_the_spec_does_not_list_is_excluded(spec: ModelSpec, profile: GpuProfile) -> None:
     found = plan(spec, profile).excluded
     assert {e.cell.name for e in found} == {"toy-tiny-onnx-fp16", "toy-tiny-onnx-fp16-x2"}
     assert {e.reason for e in found} == {"models/toy/model.yaml lists no fp16 for onnx"}
     assert {e.cell.profile for e in found} == {"card"}
 
 
-def test_the_reason_why_a_format_lacks_a_precision_is_given(
+def test_known_reason_for_an_unbuilt_precision_is_given(
     model_data: dict[str, Any], profile: GpuProfile
 ) -> None:
     model_data["formats"]["aoti"] = {"export": "torch-export", "precisions": ["fp32"]}
@@ -157,7 +167,7 @@ def test_the_reason_why_a_format_lacks_a_precision_is_given(
     assert reasons["toy-tiny-onnx-fp16"] == "models/toy/model.yaml lists no fp16 for onnx"
 
 
-def test_chosen_accelerator_that_the_model_does_not_list_is_excluded(
+def test_selected_accelerator_that_the_spec_does_not_list_is_excluded(
     model_data: dict[str, Any], profile: GpuProfile
 ) -> None:
     model_data["formats"]["onnx"]["accelerators"] = ["none", "trt"]
@@ -172,7 +182,7 @@ def test_chosen_accelerator_that_the_model_does_not_list_is_excluded(
     assert not any("accelerator trt for" in e.reason for e in plan(ModelSpec(**model_data), profile).excluded)
 
 
-def test_one_number_of_instances_is_picked_by_itself(spec: ModelSpec, profile: GpuProfile) -> None:
+def test_one_number_of_instances_is_selected(spec: ModelSpec, profile: GpuProfile) -> None:
     found = plan(spec, profile, instances=2)
     entries = (*found.cells, *(e.cell for e in found.excluded))
     assert entries and all(cell.name.endswith("-x2") for cell in entries)
@@ -180,14 +190,16 @@ def test_one_number_of_instances_is_picked_by_itself(spec: ModelSpec, profile: G
         plan(spec, profile, instances=3)
 
 
-def test_precision_that_the_card_has_not_is_excluded(spec: ModelSpec, profile: GpuProfile) -> None:
+def test_precision_that_the_card_lacks_is_excluded(spec: ModelSpec, profile: GpuProfile) -> None:
     found = plan(spec, profile.model_copy(update={"precisions": ("fp32",)}))
     reasons = {e.cell.name: e.reason for e in found.excluded}
     assert reasons["toy-tiny-ts-trace-fp16"] == "gpu_profiles/card.yaml: a card has no fp16"
     assert {c.product.precision for c in found.cells} == {"fp32"}
 
 
-def test_rule_of_the_profile_excludes_just_its_pair(spec: ModelSpec, profile: GpuProfile) -> None:
+def test_rule_of_the_profile_excludes_only_its_format_and_precision(
+    spec: ModelSpec, profile: GpuProfile
+) -> None:
     rule = ProfileRule(format="ts-trace", precision="fp16", reason="its fp16 is wrong")
     found = plan(spec, profile.model_copy(update={"unsupported": (rule,)}))
     reasons = {e.cell.name: e.reason for e in found.excluded}
@@ -198,17 +210,17 @@ def test_rule_of_the_profile_excludes_just_its_pair(spec: ModelSpec, profile: Gp
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"formats": ("onx",)}, "unknown format 'onx': did you mean 'onnx'? known: onnx, ts-trace"),
+        ({"formats": ("onnx", "trt")}, "unknown format 'trt': known: onnx, ts-trace"),
         (
-            {"precisions": ("fp32", "fp61")},
-            "unknown precision 'fp61': did you mean 'fp16' or 'fp32'? known: fp16, fp32",
+            {"precisions": ("fp32", "bf16")},
+            "unknown precision 'bf16': did you mean 'fp16'? known: fp16, fp32",
         ),
         ({"variant": "tinny"}, "unknown variant of toy 'tinny': did you mean 'tiny'? known: tiny"),
         ({"variant": "0"}, "unknown variant of toy '0': known: tiny"),
     ],
 )
-def test_unknown_name_is_refused_with_the_nearest(
-    spec: ModelSpec, profile: GpuProfile, arguments: dict[str, Any], message: str
+def test_error_of_an_unknown_name_has_the_nearest(
+    spec: ModelSpec, profile: GpuProfile, arguments: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(UserError) as caught:
         plan(spec, profile, **arguments)

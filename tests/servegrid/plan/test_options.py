@@ -1,4 +1,4 @@
-"""One definition of a campaign's options: the CLI's options are its fields."""
+"""Options of a campaign: the CLI's options are its fields."""
 
 from __future__ import annotations
 
@@ -79,9 +79,7 @@ def test_every_field_is_an_option() -> None:
         assert called(f"--{name.replace('_', '-')}", "f") == SweepOptions.model_validate({name: "f"})
 
 
-def test_every_path_is_whole_for_a_process_in_another_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paths_become_absolute_for_other_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
     params = ("checkpoint=data/../data", "org=a/b", "hidden=8")
@@ -94,12 +92,12 @@ def test_every_path_is_whole_for_a_process_in_another_folder(
     assert SweepOptions().anywhere().model_fields_set == set()
 
 
-def test_missing_options_have_their_defaults() -> None:
+def test_missing_options_have_defaults() -> None:
     assert called() == SweepOptions()
 
 
-def test_wrong_value_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(UserError, match=r"generator.*'auto'.*'perf_analyzer'.*'client'"):
+def test_error_of_a_wrong_value_lists_the_valid_ones() -> None:
+    with pytest.raises(UserError, match="generator: Input should be 'auto', 'perf_analyzer' or 'client'"):
         called("--generator", "cleint")
 
 
@@ -107,12 +105,15 @@ def test_wrong_value_is_refused_with_the_known_ones() -> None:
     ("flag", "given", "near"),
     [
         ("--generator", "cleint", "'client'"),
+        ("--format", "onx", "'onnx'"),
+        ("--precision", "fp61", "'fp16'"),
+        ("--accelerator", "trtt", "'trt'"),
         ("--protocol", "gprc", "'grpc'"),
         ("--shared-memory", "sytem", "'system'"),
         ("--distribution", "possion", "'poisson'"),
     ],
 )
-def test_misspelt_value_is_refused_with_the_nearest(flag: str, given: str, near: str) -> None:
+def test_error_of_a_misspelt_value_names_the_nearest(flag: str, given: str, near: str) -> None:
     with pytest.raises(UserError) as caught:
         called(flag, given, *(("--request-rate", "5") if flag == "--distribution" else ()))
     assert flag.strip("-").replace("-", "_") in str(caught.value)
@@ -120,8 +121,8 @@ def test_misspelt_value_is_refused_with_the_nearest(flag: str, given: str, near:
 
 
 @pytest.mark.parametrize("slo", ["50ms", "p99", "p98=50ms", "p99=50", "p99=0ms", "p99<50ms", "p99=-1ms", ""])
-def test_wrong_objective_is_refused_with_an_example(slo: str) -> None:
-    with pytest.raises(UserError, match=r"slo\b.*p99=50ms") as caught:
+def test_error_of_a_wrong_objective_has_an_example(slo: str) -> None:
+    with pytest.raises(UserError, match=r"^slo: .*write a statistic .*p99=50ms") as caught:
         called("--slo", slo)
     assert repr(slo) in str(caught.value)
 
@@ -135,12 +136,12 @@ def test_a_distribution_without_a_rate_is_refused() -> None:
 
 @pytest.mark.parametrize("rate", ["0", "-1", "fast"])
 def test_wrong_rate_is_refused(rate: str) -> None:
-    with pytest.raises(UserError, match=r"request_rates\.0\b"):
+    with pytest.raises(UserError, match=r"request_rates\.0: "):
         called("--request-rate", rate)
 
 
-def test_option_that_would_do_nothing_is_refused() -> None:
-    with pytest.raises(UserError, match=r"--queue.*--workers"):
+def test_option_without_effect_is_refused() -> None:
+    with pytest.raises(UserError, match="--queue goes with --workers"):
         called("--queue", "nightly")
     for option in (("--pairs", "3"), ("--profile", "cpu")):
         app = typer.Typer()
@@ -157,7 +158,7 @@ def test_help_describes_each_option() -> None:
         assert field.description and field.description in text
 
 
-def test_a_campaign_has_a_short_subject() -> None:
+def test_subject_names_the_models_or_the_file() -> None:
     assert SweepOptions.model_validate({"models": ("a", "b"), "variant": "full"}).subject == "a, b (full)"
     assert SweepOptions(onnx="x/m.onnx").subject == "m.onnx"
     assert SweepOptions(model_dir="/y/own").subject == "own (tiny)"

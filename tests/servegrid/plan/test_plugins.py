@@ -1,4 +1,4 @@
-"""Finding model folders and profiles, and which files a stage's key holds."""
+"""Model folders, profiles, and the source files in a stage's key."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_model_is_found_by_its_folder(models: Path) -> None:
     assert (plugin.spec.name, plugin.folder) == ("resnet50", models / "resnet50")
 
 
-def test_unknown_model_is_refused_with_the_nearest_and_all_names(models: Path) -> None:
+def test_error_of_an_unknown_model_names_the_nearest_and_all(models: Path) -> None:
     with pytest.raises(UserError) as caught:
         load_model(models, "resnet")
     assert str(caught.value) == (
@@ -53,13 +53,13 @@ def test_model_must_bear_its_folders_name(models: Path) -> None:
         load_model(models, "copy")
 
 
-def test_wrong_model_file_is_refused_with_its_path(models: Path) -> None:
+def test_error_of_a_wrong_model_yaml_has_its_path(models: Path) -> None:
     (models / "resnet50" / "model.yaml").write_text("name: resnet50\n")
     with pytest.raises(UserError, match=r"resnet50/model\.yaml.*description"):
         load_model(models, "resnet50")
 
 
-def test_unknown_profile_is_refused_with_the_nearest(tmp_path: Path) -> None:
+def test_error_of_an_unknown_profile_names_the_nearest(tmp_path: Path) -> None:
     for name in ("a30", "a100-80gb", "cpu"):
         (tmp_path / f"{name}.yaml").touch()
     with pytest.raises(UserError, match=r"profile.*'a100'.*'a100-80gb'"):
@@ -108,7 +108,7 @@ def test_sources_do_not_change_with_other_files(folder: Path, name: str) -> None
     assert source_digests(folder, "model.py") == before
 
 
-def test_sources_include_data_with_the_option(folder: Path) -> None:
+def test_sources_include_data_if_wanted(folder: Path) -> None:
     before = source_digests(folder, "prepare.py", with_data=True)
     assert list(before) == ["data/deep/more.bin", "data/words.txt", "prepare.py"]
     (folder / "data" / "deep" / "more.bin").write_text("c")

@@ -1,4 +1,4 @@
-"""Properties of every spec, key, matrix and table of rows, not of chosen examples."""
+"""Properties of every spec, key, matrix and table of rows, tried with generated examples."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from servegrid.campaign.columns import MEASURED, OBJECTS
 from servegrid.campaign.results import CELLS, MEASUREMENTS, published_columns, read
 from servegrid.domain.profile import GpuProfile, ProfileRule
 from servegrid.domain.releases import load_releases
+from servegrid.domain.server import ServerCapabilities
 from servegrid.domain.slo import parse
 from servegrid.domain.spec import ModelSpec
 from servegrid.domain.values import ArtifactRef
@@ -68,7 +69,7 @@ def test_order_never_changes_a_key(request: BuildRequest) -> None:
 
 @given(request=REQUESTS, other=REQUESTS)
 @anything
-def test_keys_are_equal_only_for_equal_inputs(request: BuildRequest, other: BuildRequest) -> None:
+def test_keys_are_equal_if_and_only_if_the_requests_are(request: BuildRequest, other: BuildRequest) -> None:
     """Field by field of two requests: each that differs changes the key."""
     for field in BuildRequest.model_fields:
         changed = request.model_copy(update={field: getattr(other, field)})
@@ -80,7 +81,7 @@ def test_keys_are_equal_only_for_equal_inputs(request: BuildRequest, other: Buil
 
 @given(ref=st.builds(ArtifactRef, digest=DIGESTS, path=st.text(), size=st.integers(0)), path=st.text())
 @anything
-def test_the_path_of_an_input_is_not_part_of_a_key(ref: ArtifactRef, path: str) -> None:
+def test_path_of_an_input_is_not_in_a_key(ref: ArtifactRef, path: str) -> None:
     request = BuildRequest(stage="export", version=1, fields={}, inputs={"data": ref})
     moved = request.model_copy(update={"inputs": {"data": ref.model_copy(update={"path": path})}})
     assert moved.key == request.key
@@ -123,11 +124,9 @@ def test_every_cell_of_a_matrix_runs_or_has_a_reason(
         spec,
         "tiny",
         card,
-        generator="client",
-        triton_release="24.10",
-        releases=load_releases(),
-        selection=Selection.model_validate(bounds),
-        backends=backends,
+        ServerCapabilities(release="24.10", backends=tuple(backends)),
+        Selection.model_validate(bounds),
+        load_releases(),
     )
     names = [cell.name for cell in found.cells] + [entry.cell.name for entry in found.excluded]
     formats, instances = len(spec.formats), len(spec.variants["tiny"].serving.instances)

@@ -1,4 +1,4 @@
-"""Which backend serves a format, and where an accelerator acts: each rule with its reason."""
+"""Rules for backends and accelerators, each with its reason."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import pytest
 
 from servegrid.domain.profile import GpuProfile
 from servegrid.domain.releases import load_releases
+from servegrid.domain.server import ServerCapabilities
 from servegrid.domain.spec import FormatSpec, ModelSpec
-from servegrid.domain.values import Accelerator, Format, Interface, Precision
+from servegrid.domain.values import Accelerator, Format, Interface, Precision, Product
+from servegrid.formats import FORMATS
 from servegrid.formats.trt import format as trt
 from servegrid.plan.matrix import Plan, expand
 from servegrid.plan.rules import choose_backend, has_cuda_graphs, why_no_accelerator
@@ -30,18 +32,16 @@ def accelerated(data: dict[str, Any], *accelerators: str) -> ModelSpec:
     return ModelSpec.model_validate(data)
 
 
-def plan(spec: ModelSpec, profile: GpuProfile, **more: Any) -> Plan:
-    selection = Selection(accelerators=more.pop("accelerators", ()), formats=("onnx",), precisions=("fp32",))
-    return expand(
-        spec,
-        "tiny",
-        profile,
-        generator="client",
-        triton_release="24.10",
-        releases=load_releases(),
-        selection=selection,
-        **more,
-    )
+def plan(
+    spec: ModelSpec,
+    profile: GpuProfile,
+    *,
+    backends: tuple[str, ...] = ("python",),
+    accelerators: tuple[Accelerator, ...] = (),
+) -> Plan:
+    selection = Selection(accelerators=accelerators, formats=("onnx",), precisions=("fp32",))
+    server = ServerCapabilities(release="24.10", backends=backends)
+    return expand(spec, "tiny", profile, server, selection, load_releases())
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def plan(spec: ModelSpec, profile: GpuProfile, **more: Any) -> Plan:
         ("trt", "native", -1, True),
     ],
 )
-def test_cuda_graphs_need_a_gpu_and_fixed_outputs(
+def test_cuda_graphs_are_captured_by_format_and_shape(
     interface: Any, profile: GpuProfile, format_: Format, backend: Any, last_axis: int, captured: bool
 ) -> None:
     io = interface([("x", "float32", (-1, 4))], [("y", "float32", (-1, last_axis))])
@@ -73,7 +73,21 @@ def choose(
     opset: int = 17,
     elsewhere: bool = False,
 ) -> tuple[str | None, str]:
-    return choose_backend(format_, io, batch, opset, backends, release, load_releases(), elsewhere=elsewhere)
+    server = ServerCapabilities(release=release, backends=backends)
+    wanted = product(format_, release, opset)
+    return choose_backend(wanted, io, batch, server, load_releases(), elsewhere=elsewhere)
+
+
+def product(format_: Format, release: str, opset: int | None = None) -> Product:
+    return Product(
+        model="toy",
+        variant="tiny",
+        export_format=FORMATS[format_].EXPORT,
+        format=format_,
+        precision="fp32",
+        opset=opset,
+        triton_release=release,
+    )
 
 
 def test_server_with_the_formats_backend_is_native_else_hosted_else_none(io: Interface) -> None:
@@ -90,10 +104,11 @@ def test_tensorflow_is_native_up_to_its_last_image(io: Interface) -> None:
     assert choose("tf-savedmodel", io, "25.03") == ("hosted", reason)
 
 
-def test_releases_are_passed_in_and_not_known_otherwise(io: Interface) -> None:
+def test_facts_about_releases_are_passed_in(io: Interface) -> None:
     known = load_releases().model_copy(update={"last_tensorflow": "25.05", "first_torch_aoti": "25.01"})
-    assert choose_backend("tf-savedmodel", io, 8, None, WHOLE, "25.03", known)[0] == "native"
-    assert choose_backend("aoti", io, 1, None, WHOLE, "25.03", known)[0] == "native"
+    server = ServerCapabilities(release="25.03", backends=WHOLE)
+    assert choose_backend(product("tf-savedmodel", "25.03"), io, 8, server, known)[0] == "native"
+    assert choose_backend(product("aoti", "25.03"), io, 1, server, known)[0] == "native"
 
 
 def test_aoti_is_native_from_its_first_release_on_and_without_batches(io: Interface) -> None:
@@ -114,7 +129,7 @@ def test_aoti_is_native_from_its_first_release_on_and_without_batches(io: Interf
         ("24.12", 13, "it is not known which ONNX opset Triton 24.12 takes; triton_releases.yaml may say it"),
     ],
 )
-def test_onnx_is_native_where_the_release_is_known_to_take_its_opset(
+def test_onnx_is_native_if_the_release_takes_its_opset(
     release: str, opset: int, reason: str | None, io: Interface
 ) -> None:
     backend, why = choose("onnx", io, release, opset=opset)
@@ -147,7 +162,7 @@ def test_onnx_is_native_where_the_release_is_known_to_take_its_opset(
         (None, "21.10", None),  # another check reports that it is not installed
     ],
 )
-def test_engine_is_native_where_the_release_has_the_tensorrt_that_builds_it(
+def test_engine_is_native_if_the_release_has_the_same_tensorrt(
     installed: str | None, release: str, reason: str | None, io: Interface, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trt, "provider", lambda name: installed and "tensorrt")
@@ -171,16 +186,8 @@ def test_tf_trt_needs_an_environment_and_a_native_backend(
     spec = ModelSpec.model_validate(model_data)
 
     def found(card: GpuProfile, release: str, backends: Any) -> set[str]:
-        plan = expand(
-            spec,
-            "tiny",
-            card,
-            generator="client",
-            triton_release=release,
-            releases=load_releases(),
-            selection=Selection(),
-            backends=backends,
-        )
+        server = ServerCapabilities(release=release, backends=backends)
+        plan = expand(spec, "tiny", card, server, Selection(), load_releases())
         return {e.reason for e in plan.excluded} | {c.static.backend for c in plan.cells}
 
     assert found(profile, "25.02", WHOLE) == {
@@ -221,7 +228,7 @@ def test_torchscript_without_positions_in_its_names_is_hosted(interface: Any) ->
         ("trt", "onnx", "fp16", "hosted", "gpu", "the onnxruntime backend's own: a hosted model has none"),
     ],
 )
-def test_accelerator_acts_where_its_rules_let_it(
+def test_rules_of_accelerators(
     accelerator: Accelerator,
     format_: Format,
     precision: Precision,
@@ -245,9 +252,7 @@ def test_accelerators_are_cells_of_their_own(model_data: dict[str, Any], profile
     assert (cell.static.backend, cell.dynamic.backend) == ("native", "native")
 
 
-def test_hosted_cells_lose_their_accelerators_with_the_reason(
-    model_data: dict[str, Any], profile: GpuProfile
-) -> None:
+def test_accelerators_of_hosted_cells_are_excluded(model_data: dict[str, Any], profile: GpuProfile) -> None:
     found = plan(accelerated(model_data, "none", "trt"), profile)
     assert {c.product.accelerator for c in found.cells} == {"none"}
     assert {e.cell.product.accelerator for e in found.excluded} == {"trt"}
@@ -262,7 +267,7 @@ def test_server_that_cannot_run_a_format_excludes_it(spec: ModelSpec, profile: G
     assert all("no onnxruntime backend, and no python backend" in e.reason for e in found.excluded)
 
 
-def test_cuda_is_another_name_of_none() -> None:
+def test_accelerator_cuda_is_read_as_none() -> None:
     spec = FormatSpec.model_validate(
         {"export": "onnx", "precisions": ["fp32"], "accelerators": ["cuda", "none"]}
     )

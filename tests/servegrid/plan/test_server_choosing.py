@@ -1,4 +1,4 @@
-"""Which server a campaign uses, and what its plan becomes on a server that can do less."""
+"""The server of a campaign, and the plan for a server that lacks something."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from typing import Any
 
 import pytest
 
-from flows.planning import choose_generator, plan
 from servegrid.domain.errors import UserError
 from servegrid.domain.plugins import load_profile
 from servegrid.domain.profile import GpuProfile
 from servegrid.domain.server import ServerCapabilities, ServerChoice
 from servegrid.domain.values import Channel
+from servegrid.loadgen.choosing import choose_generator
 from servegrid.plan.matrix import Plan
 from servegrid.plan.options import SweepOptions
 from servegrid.plan.server_choosing import adapt_to_server, choose_server, own_server
 from servegrid.servers import SERVERS
 from servegrid.store.site import Site
+from tasks.planning import plan
 
 REMOTE = {"name": "remote", "url": "grpcs://triton.example:8001", "headers_file": "/etc/headers"}
+PROVIDERS = {name: provider.OPTIONS for name, provider in SERVERS.items()}
 
 
 @pytest.fixture
@@ -31,81 +33,94 @@ def planned(site: Site, **selection: Any) -> Plan:
     return plan(SweepOptions.model_validate(options), site)[0].plan
 
 
-def test_the_options_say_which_server_else_the_profile_else_the_embedded_one(cpu: GpuProfile) -> None:
-    assert choose_server(SweepOptions(), cpu, SERVERS) == ServerChoice()
+def test_server_is_from_the_options_else_the_profile_else_embedded(cpu: GpuProfile) -> None:
+    assert choose_server(SweepOptions(), cpu, PROVIDERS) == ServerChoice()
     theirs = cpu.model_copy(update={"server": ServerChoice.model_validate(REMOTE)})
-    found = choose_server(SweepOptions(), theirs, SERVERS)
+    found = choose_server(SweepOptions(), theirs, PROVIDERS)
     assert (found.name, found.address) == ("remote", "triton.example:8001")
     assert (found.channel.tls, str(found.channel.headers_file)) == (True, "/etc/headers")
-    assert choose_server(SweepOptions(url="grpc://elsewhere:1"), theirs, SERVERS).channel.tls is False
-    assert choose_server(SweepOptions(server="embedded"), theirs, SERVERS) == ServerChoice()
+    assert choose_server(SweepOptions(url="grpc://elsewhere:1"), theirs, PROVIDERS).channel.tls is False
+    assert choose_server(SweepOptions(server="embedded"), theirs, PROVIDERS) == ServerChoice()
 
 
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        ({"server": "remot"}, "server.*'remot'.*'remote'"),
-        ({"server": "remote"}, "url.*grpc://HOST:PORT.*grpcs://HOST:PORT"),
-        ({"server": "remote", "url": "http://a:1"}, "url.*grpc.*'http://a:1'"),
-        ({"url": "grpc://a:1"}, "url.*remote"),
+        ({"server": "remot"}, r"unknown server 'remot': did you mean 'remote'\?"),
+        ({"server": "remote", "url": "http://a:1"}, r"url: .*grpc.*\(found 'http://a:1'\)"),
+        ({"server": "remote"}, "remote needs url: give --url"),
+        ({"url": "grpc://a:1"}, "embedded does not take url, which goes with remote"),
+        ({"server": "docker", "headers_file": "h"}, "docker does not take headers_file, .* remote"),
+        ({"server": "remote", "url": "grpc://a:1", "ca_file": "ca.pem"}, "begins with grpcs://"),
+        ({"triton_release": "25.02"}, "embedded does not take triton_release, .* docker or remote"),
         (
-            {"server": "remote", "url": "grpc://a:1", "ca_file": "ca.pem"},
-            "ca_file.*grpcs://|grpcs://.*ca_file",
+            {"server": "remote", "url": "grpc://a:1", "cores_awake": True},
+            "cores_awake, .* embedded",
         ),
-        ({"triton_release": "25.02"}, "embedded"),
-        ({"server": "remote", "url": "grpc://a:1", "cores_awake": True}, "cores_awake.*embedded"),
-        ({"server": "docker", "cores_awake": True}, "cores_awake.*embedded"),
+        ({"server": "docker", "cores_awake": True}, "cores_awake, .* embedded"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(
-    cpu: GpuProfile, options: dict[str, Any], named: str
+def test_options_that_a_provider_does_not_take_are_refused(
+    cpu: GpuProfile, options: dict[str, Any], said: str
 ) -> None:
-    with pytest.raises(UserError, match=named):
-        choose_server(SweepOptions.model_validate(options), cpu, SERVERS)
+    with pytest.raises(UserError, match=said):
+        choose_server(SweepOptions.model_validate(options), cpu, PROVIDERS)
 
 
-@pytest.mark.parametrize("option", [None, True])
-def test_cores_awake_is_a_field_of_every_cell(option: bool | None, site: Site, cpu: GpuProfile) -> None:
-    assert choose_server(SweepOptions(cores_awake=option), cpu, SERVERS).cores_awake is bool(option)
+@pytest.mark.parametrize("asked", [None, True])
+def test_cores_awake_is_in_the_choice_and_in_every_serving(
+    asked: bool | None, site: Site, cpu: GpuProfile
+) -> None:
+    assert choose_server(SweepOptions(cores_awake=asked), cpu, PROVIDERS).cores_awake is bool(asked)
     of_profile = cpu.model_copy(update={"server": ServerChoice(cores_awake=True)})
-    assert choose_server(SweepOptions(cores_awake=option), of_profile, SERVERS).cores_awake
-    cells = planned(site, cores_awake=option).cells
-    assert {s.cores_awake for cell in cells for s in (cell.static, cell.dynamic)} == {bool(option)}
+    assert choose_server(SweepOptions(cores_awake=asked), of_profile, PROVIDERS).cores_awake
+    cells = planned(site, cores_awake=asked).cells
+    assert {s.cores_awake for cell in cells for s in (cell.static, cell.dynamic)} == {bool(asked)}
 
 
-def test_perf_analyzer_is_not_used_where_secrets_would_be_on_its_command_line(site: Site) -> None:
+def test_client_measures_over_tls_and_with_headers(site: Site) -> None:
     channel = Channel(tls=True)
     assert choose_generator(SweepOptions(), site, channel) == "client"
     with pytest.raises(UserError, match="--generator client"):
         choose_generator(SweepOptions(generator="perf_analyzer"), site, channel)
 
 
-def test_tensors_travel_in_the_requests_where_no_memory_is_shared(site: Site) -> None:
+def test_tensors_travel_in_requests_without_shared_memory(site: Site) -> None:
     capabilities = ServerCapabilities(release="24.10", backends=("python",), shared_memory=False)
     found = adapt_to_server(planned(site), ServerChoice(), capabilities)
     assert len(found.cells) > 1
     assert {c.shared_memory for cell in found.cells for c in (cell.offline, cell.online)} == {"none"}
 
 
-def test_http_is_refused_where_the_server_is_a_remote_one(site: Site) -> None:
-    capabilities = ServerCapabilities(release="24.10", backends=("python",))
+def test_protocol_that_the_server_lacks_is_refused(site: Site) -> None:
+    both = ServerCapabilities(release="24.10", backends=("python",))
+    grpc, choice = both.model_copy(update={"protocols": ("grpc",)}), ServerChoice.model_validate(REMOTE)
     http = planned(site, protocol="http")
-    with pytest.raises(UserError, match=r"http.*--protocol grpc"):
-        adapt_to_server(http, ServerChoice.model_validate(REMOTE), capabilities)
-    assert adapt_to_server(http, ServerChoice(), capabilities).cells == http.cells
-    assert adapt_to_server(planned(site), ServerChoice.model_validate(REMOTE), capabilities).cells
+    with pytest.raises(UserError, match=r"triton\.example.* http .*--protocol grpc"):
+        adapt_to_server(http, choice, grpc)
+    assert adapt_to_server(http, ServerChoice(), both).cells == http.cells
+    assert adapt_to_server(planned(site), choice, grpc).cells
 
 
-def test_tune_and_compare_want_a_server_of_their_own_and_say_how_to_get_one(site: Site) -> None:
+@pytest.mark.fault(
+    "Inputs: profiles", "one line that names file and key", what="a profile with a server without its URL"
+)
+def test_profile_with_a_server_without_its_url(cpu: GpuProfile, happened: Any) -> None:
+    profile = cpu.model_copy(update={"server": ServerChoice(name="remote")})
+    with pytest.raises(UserError, match=r"gpu_profiles/cpu\.yaml, server: remote needs url") as caught:
+        choose_server(SweepOptions(), profile, PROVIDERS)
+    happened(caught.value)
+
+
+def test_tune_and_compare_refuse_a_server_that_runs_already(site: Site) -> None:
     (cell, *_) = planned(site).cells
     with pytest.raises(UserError, match=r"gpu_profiles/cpu\.yaml.*server.*--profile"):
         own_server(ServerChoice.model_validate(REMOTE), cell)
     docker = ServerChoice(name="docker")
     assert own_server(docker, cell).triton_release == cell.product.triton_release
-    assert own_server(ServerChoice(), cell) == ServerChoice()  # it is of the one release that it is
 
 
-def test_a_server_that_loads_nothing_has_one_cell_of_a_model_measured_as_it_is(site: Site) -> None:
+def test_server_without_model_control_runs_a_single_cell_as_loaded(site: Site) -> None:
     choice = ServerChoice.model_validate(REMOTE)
     capabilities = ServerCapabilities(
         release="24.10", backends=("python",), loads=False, loaded=("bert_large_qa",)

@@ -1,4 +1,4 @@
-"""Specs from YAML: an error names the file, the key and the expected value."""
+"""Specs from YAML: an error names file, key and the expected value."""
 
 from __future__ import annotations
 
@@ -115,13 +115,13 @@ def test_complete_file_is_read(path: Path, model_data: dict[str, Any], spec: Mod
         ("variants.tiny.serving.instances", [], "variants.tiny.serving.instances: "),
     ],
 )
-def test_wrong_entry_is_named_with_the_expected_value(
-    path: Path, model_data: dict[str, Any], where: str, value: object, message: str
+def test_error_names_the_wrong_entry_and_the_expected_value(
+    path: Path, model_data: dict[str, Any], where: str, value: object, said: str
 ) -> None:
     assert message in message_of(path, change(model_data, where, value))
 
 
-def test_every_wrong_entry_is_in_the_one_message(path: Path, model_data: dict[str, Any]) -> None:
+def test_one_message_names_every_wrong_entry(path: Path, model_data: dict[str, Any]) -> None:
     data = change(change(model_data, "opset", ...), "naem", "x")
     assert message_of(path, data) == (
         "opset: this key is required; naem: no such key; take it out or correct its spelling"
@@ -163,7 +163,7 @@ def test_file_of_another_kind_is_refused(path: Path, text: str, message: str) ->
     assert "\n" not in found
 
 
-def test_invalid_yaml_is_refused_with_its_line(path: Path) -> None:
+def test_error_of_invalid_yaml_has_its_line(path: Path) -> None:
     assert "line 2, column" in message_of(path, "a: 1\nb: [1, 2\n")
 
 
@@ -183,7 +183,7 @@ def test_folder_cannot_be_read(tmp_path: Path) -> None:
         load_yaml(tmp_path, GpuProfile)
 
 
-def test_wrong_profile_is_refused_in_the_same_way(tmp_path: Path) -> None:
+def test_error_of_a_wrong_profile_names_file_and_key(tmp_path: Path) -> None:
     path = tmp_path / "card.yaml"
     path.write_text("name: card\ndevice_kind: tpu\n")
     with pytest.raises(UserError) as caught:
@@ -205,7 +205,7 @@ def test_spec_cannot_be_changed(spec: ModelSpec) -> None:
         spec.opset = 1
 
 
-def test_conversion_is_held_to_the_tighter_bound(model_data: dict[str, Any]) -> None:
+def test_tighter_tolerance_of_a_conversion_holds(model_data: dict[str, Any]) -> None:
     outputs = {"y": {"absolute": 0.05, "relative": 0.2, "cosine": 0.9}}
     change(model_data, "tolerances.fp16", {"absolute": 0.1, "cosine": 0.99, "outputs": outputs})
     loose = ModelSpec.model_validate(model_data)

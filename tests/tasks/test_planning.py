@@ -1,7 +1,8 @@
-"""From options to cells; everything that is missing is named before any work."""
+"""From options to cells, the kept plan of a campaign, and what this host lacks for it."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,20 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from flows.planning import choose_generator, generator_notes, plan, preflight
+from servegrid.campaign.campaign import read
 from servegrid.domain.errors import UserError
 from servegrid.domain.root import ROOT
+from servegrid.domain.server import ServerCapabilities, ServerChoice
+from servegrid.domain.slo import parse
 from servegrid.formats import FORMATS
 from servegrid.formats.aoti import format as aoti
 from servegrid.loadgen import GENERATORS
+from servegrid.loadgen.choosing import choose_generator, generator_notes
+from servegrid.plan.matrix import Plan
 from servegrid.plan.options import SweepOptions
 from servegrid.servers import SERVERS, embedded
 from servegrid.store.site import Site
+from tasks.planning import begin, kept_plans, on_this_host, plan, preflight, resume
 from tasks.prepare import check_sources
 
 
@@ -55,19 +61,18 @@ def test_plan_has_the_cells_of_every_model_in_order(site: Site) -> None:
     assert {entry.profile.name for entry in found} == {"cpu"}
 
 
-def test_a_generator_other_than_the_chosen_one_is_noted(site: Site) -> None:
-    plans = plan(SweepOptions(models=("bert",), formats=("onnx",)), site)
-    options = SweepOptions(generator="perf_analyzer")
-    assert generator_notes(options, plans, site) == ()
-    with_rate = SweepOptions(generator="perf_analyzer", slo="p99=1s")
-    (line,) = generator_notes(with_rate, plans, site)
-    assert line.startswith("the client sends at request rates")
-    assert generator_notes(SweepOptions(generator="client", request_rates=(5.0,)), plans, site) == ()
-    (model,) = plans
-    inputs = tuple(t.model_copy(update={"shape": (4, *t.shape[1:])}) for t in model.plugin.spec.inputs)
-    spec = model.plugin.spec.model_copy(update={"inputs": inputs})
-    fixed = model.model_copy(update={"plugin": model.plugin.model_copy(update={"spec": spec})})
-    (line,) = generator_notes(options, (fixed,), site)
+def test_notes_name_why_the_client_measures_instead_of_perf_analyzer(site: Site) -> None:
+    (model,) = plan(SweepOptions(models=("bert",), formats=("onnx",)), site)
+    wanted = SweepOptions(generator="perf_analyzer")
+    assert generator_notes(wanted, (model.kept,), site) == ()
+    with_rates = wanted.model_copy(update={"slo": parse("p99=1s")})
+    (line,) = generator_notes(with_rates, (model.kept,), site)
+    assert "request rates" in line
+    assert generator_notes(SweepOptions(generator="client", request_rates=(5.0,)), (model.kept,), site) == ()
+    (cell, *_) = model.plan.cells
+    static = cell.static.model_copy(update={"max_batch_size": 0, "batching": "disabled"})
+    unbatched = Plan(cells=(cell.model_copy(update={"static": static}),), excluded=())
+    (line,) = generator_notes(wanted, (model.kept.model_copy(update={"plan": unbatched}),), site)
     assert line.startswith("bert: the client measures it")
 
 
@@ -76,11 +81,11 @@ def test_plan_has_every_model_on_every_profile_once(site: Site) -> None:
     found = plan(options, site)
     pairs = [("another", "cpu"), ("bert", "cpu"), ("another", "card"), ("bert", "card")]
     assert [(entry.plugin.folder.name, entry.profile.name) for entry in found] == pairs
-    assert {profile for entry in found for _, profile in entry.keys} == {"cpu", "card"}
-    assert all(entry.keys for entry in found), "cells that do not run count, too: they become rows"
+    assert {profile for entry in found for _, profile in entry.kept.keys} == {"cpu", "card"}
+    assert all(entry.kept.keys for entry in found), "an excluded cell ends as a row, too"
 
 
-def test_missing_library_ends_the_cells_of_the_models_that_want_it(site: Site) -> None:
+def test_missing_library_excludes_the_cells_that_need_it(site: Site) -> None:
     wanted = {"formats": ("ts-trace", "onnx"), "precisions": ("fp32", "fp16"), "accelerators": ("none",)}
     other, bert = plan(SweepOptions.model_validate({"models": ("other", "bert"), **wanted}), site)
     assert (len(other.plan.cells), len(bert.plan.cells)) == (0, 4)
@@ -132,7 +137,7 @@ def test_random_weights_and_limits_are_in_the_cells(site: Site) -> None:
     assert (cell.offline.request_count, cell.online.request_count) == (5, 5)
 
 
-def test_random_weights_want_no_files(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_weights_need_no_files(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SERVERS["embedded"], "problems", lambda site, choice: [])
     options = SweepOptions(models=("bert",), variant="full")
     with pytest.raises(UserError, match=r"(?s)bert_large_qa\.pt.*--random-weights"):
@@ -141,7 +146,7 @@ def test_random_weights_want_no_files(site: Site, monkeypatch: pytest.MonkeyPatc
     preflight(options, plan(options, site)[0], site)
 
 
-def test_plan_passes_the_options_on(site: Site) -> None:
+def test_cells_have_the_selected_variant_profile_and_generator(site: Site) -> None:
     options = SweepOptions(
         models=("bert",), variant="full", profiles=("card",), precisions=("fp16",), generator="client"
     )
@@ -154,16 +159,14 @@ def test_plan_passes_the_options_on(site: Site) -> None:
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (SweepOptions(models=("bret",)), "model.*'bret'.*'bert'"),
-        (SweepOptions(models=("bert",), variant="ful"), "variant.*'ful'.*'full'"),
-        (SweepOptions(models=("bert",), profiles=("cards",)), "profile.*'cards'.*'card'"),
-        (SweepOptions(models=("bert",), formats=("onx",)), "format.*'onx'.*'onnx'"),
-        (SweepOptions(models=("bert",), precisions=("fp61",)), "precision.*'fp61'.*'fp16'"),
-        (SweepOptions(models=("bert",), server="embeded"), "server.*'embeded'.*'embedded'"),
+        (SweepOptions(models=("bret",)), r"unknown model .* 'bret': did you mean 'bert'\?"),
+        (SweepOptions(models=("bert",), variant="ful"), r"'ful': did you mean 'full'\?"),
+        (SweepOptions(models=("bert",), profiles=("cards",)), r"unknown GPU profile .*did you mean 'card'\?"),
+        (SweepOptions(models=("bert",), server="embeded"), r"'embeded': did you mean 'embedded'"),
     ],
 )
-def test_unknown_name_is_refused_with_the_nearest(site: Site, options: SweepOptions, named: str) -> None:
-    with pytest.raises(UserError, match=named):
+def test_error_of_an_unknown_name_has_the_nearest(site: Site, options: SweepOptions, said: str) -> None:
+    with pytest.raises(UserError, match=said):
         plan(options, site)
 
 
@@ -184,19 +187,19 @@ def test_without_perf_analyzer_the_projects_own_client_is_chosen(site: Site) -> 
     assert choose_generator(SweepOptions(), site) == "client"
 
 
-def test_perf_analyzer_that_is_chosen_but_missing_is_refused(site: Site) -> None:
+def test_missing_perf_analyzer_is_an_error_if_chosen(site: Site) -> None:
     with pytest.raises(UserError, match="perf_analyzer"):
         choose_generator(SweepOptions(generator="perf_analyzer"), site)
 
 
-def test_the_client_can_be_chosen(site: Site) -> None:
+def test_client_can_be_chosen(site: Site) -> None:
     assert choose_generator(SweepOptions(generator="client"), site) == "client"
 
 
 # What is missing ---------------------------------------------------------------------------------------
 
 
-def test_everything_that_is_missing_is_named_at_once(site: Site) -> None:
+def test_preflight_lists_everything_that_is_missing(site: Site) -> None:
     options = SweepOptions(models=("bert",), profiles=("card",))
     with pytest.raises(UserError) as caught:
         preflight(options, plan(options, site)[0], site)
@@ -207,24 +210,24 @@ def test_everything_that_is_missing_is_named_at_once(site: Site) -> None:
     assert not site.home.exists()
 
 
-def test_release_that_does_not_run_on_the_profiles_card_is_refused(site: Site) -> None:
+def test_preflight_names_a_release_that_does_not_run_on_the_card(site: Site) -> None:
     path = site.profiles / "card.yaml"
     path.write_text(
         path.read_text().replace("device_kind: gpu", "device_kind: cpu\ncompute_capability: '5.2'")
     )
     options = SweepOptions(models=("bert",), profiles=("card",))
-    with pytest.raises(UserError, match=r"24\.10.*compute capability 5\.2"):
+    with pytest.raises(UserError, match=r"Triton 24\.10 on compute capability 5\.2: .*triton_releases"):
         preflight(options, plan(options, site)[0], site)
 
 
-def test_host_that_has_the_profiles_device_is_not_blamed_for_it(site: Site) -> None:
+def test_preflight_accepts_a_host_with_the_device(site: Site) -> None:
     options = SweepOptions(models=("bert",))
     with pytest.raises(UserError) as caught:
         preflight(options, plan(options, site)[0], site)
     assert "this host has no" not in str(caught.value)
 
 
-def test_every_file_that_a_variant_wants_is_named_with_where_to_get_it(site: Site) -> None:
+def test_missing_files_are_named_with_their_sources(site: Site) -> None:
     plugin = plan(SweepOptions(models=("bert",)), site)[0].plugin
     (site.sources / "bert").mkdir(parents=True)
     (site.sources / "bert" / "vocab.txt").touch()
@@ -238,10 +241,8 @@ def test_every_file_that_a_variant_wants_is_named_with_where_to_get_it(site: Sit
     check_sources(plugin, "tiny", site)
 
 
-def test_named_environment_is_checked_only_if_a_server_can_serve_its_format(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No server with a tensorflow backend runs here: the test only pretends that one does."""
+def test_environment_of_a_format_is_checked(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No server with a tensorflow backend runs here: one is only said to."""
     monkeypatch.setattr(embedded, "BACKENDS", ("tensorflow", "python"))
     site = site.model_copy(update={"models": ROOT / "models"})
     options = SweepOptions(
@@ -273,3 +274,77 @@ def test_named_environment_is_checked_only_if_a_server_can_serve_its_format(
     assert reason.startswith("gpu_profiles/card.yaml, environments.tf-trt: ")
     assert reason.endswith(" (`docker pull tf:1` brings an image here)")
     assert planned({"tf-trt": sys.prefix}) == ["native"]
+
+
+# The kept plan -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[ServerChoice]:
+    """The choices whose capabilities are looked up, in order; this host is ready."""
+    seen: list[ServerChoice] = []
+    real = embedded.capabilities
+
+    def capabilities(choice: ServerChoice) -> ServerCapabilities:
+        seen.append(choice)
+        return real(choice)
+
+    monkeypatch.setattr(embedded, "capabilities", capabilities)
+    monkeypatch.setattr(embedded, "problems", lambda site, choice: [])
+    return seen
+
+
+def test_campaign_is_planned_once_and_its_runs_read_the_kept_plan(
+    site: Site, counted: list[ServerChoice]
+) -> None:
+    options = SweepOptions(models=("bert", "another"), formats=("onnx",), max_batch_size=2)
+    folder = site.results / "c"
+    begin(folder, options, site)
+    assert len(counted) == 1, "once for each profile"
+    resume(folder, site)
+    (bert,) = kept_plans(folder, options.only("bert", "cpu"), site)
+    assert len(counted) == 1
+    assert on_this_host(bert, options, site) == plan(options, site)[0]
+    assert [entry.plugin.spec.name for entry in kept_plans(folder, options, site)] == ["bert", "another"]
+
+
+def test_resumed_campaign_keeps_its_cells_though_the_models_spec_has_changed(
+    site: Site, counted: list[ServerChoice]
+) -> None:
+    options = SweepOptions(models=("bert",), formats=("onnx",))
+    begin(site.results / "c", options, site)
+    (before,) = kept_plans(site.results / "c", options, site)
+    path = site.models / "bert" / "model.yaml"
+    spec = yaml.safe_load(path.read_text())
+    spec["variants"]["tiny"]["online"]["concurrency"] = [1]
+    path.write_text(yaml.safe_dump(spec))
+    resume(site.results / "c", site)
+    (after,) = kept_plans(site.results / "c", options, site)
+    assert after.plan == before.plan
+    assert after.plugin != before.plugin
+    del spec["variants"]["tiny"]
+    path.write_text(yaml.safe_dump(spec))
+    with pytest.raises(UserError, match="variant of bert 'tiny'"):
+        resume(site.results / "c", site)
+
+
+def test_campaign_without_a_kept_plan_is_planned_again_under_the_names_of_its_rows(
+    site: Site, counted: list[ServerChoice]
+) -> None:
+    folder, name = site.results / "old", "bert-tiny-onnx-fp32"
+    folder.mkdir(parents=True)
+    options = {"models": ["bert"], "formats": ["onnx"], "precisions": ["fp32"], "accelerators": ["none"]}
+    options |= {"max_batch_size": 2}
+    old = {"options": options, "attempt": 3, "cells": [[name, "cpu"]]}
+    (folder / "campaign.json").write_text(json.dumps(old))
+    resume(folder, site)
+    found = read(folder)
+    assert (found.attempt, found.keys) == (3, ((name, "cpu"),))
+    (entry,) = kept_plans(folder, found.options, site)
+    assert entry.plan.cells[0].static.max_batch_size == 2
+
+
+def test_options_that_cannot_be_planned_leave_no_campaign(site: Site, counted: list[ServerChoice]) -> None:
+    with pytest.raises(UserError):
+        begin(site.results / "c", SweepOptions(models=("bret",)), site)
+    assert not site.results.exists()

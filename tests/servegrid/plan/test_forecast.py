@@ -1,4 +1,4 @@
-"""The state of the store before a campaign: each edit is named by the one field that it changes."""
+"""Forecasts from the store: stored stages, and the one field that an edit changed."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flows import forecast
+from flows.qualify import build_requests
 from servegrid.campaign.results import Writer, read
-from servegrid.campaign.tables import last_wall_s
 from servegrid.domain.errors import UserError
 from servegrid.domain.plugins import Plugin
 from servegrid.domain.root import ROOT
 from servegrid.domain.values import Cell
+from servegrid.plan import forecast
 from servegrid.plan.options import SweepOptions
 from servegrid.store.site import Site, default_site
+from servegrid.store.why import Reason
 from tasks import convert
+from tasks.planning import cell_by_name
 
 FOLDERS = ("home", "models", "sources", "results")
 CELL = "tiny_mlp-full-onnx-fp32"
@@ -50,22 +52,27 @@ def edit(path: Path, old: str, new: str) -> None:
 
 
 def find(site: Site) -> tuple[Plugin, Cell]:
-    entry, cell, left_out = forecast.find(CELL, SweepOptions(), site)
+    entry, cell, left_out = cell_by_name(CELL, SweepOptions(), site)
     assert left_out is None
     return entry.plugin, cell
+
+
+def why(site: Site) -> tuple[Reason, ...]:
+    plugin, cell = find(site)
+    return forecast.why(cell, build_requests(plugin, cell, site), site.store)
 
 
 def keep(site: Site, stages: int = 7) -> None:
     """Keep an artifact of the first stages, each with content of its own, as a campaign would."""
     for number in range(stages):
-        request = forecast.requests(*find(site), site)[number]
+        request = build_requests(*find(site), site)[number]
         content = f"{request.stage} {request.key}"
         site.store.build(request, lambda folder, c=content: (folder / "file").write_text(c), cell=CELL)  # type: ignore[misc]
 
 
 def differing(site: Site) -> dict[str, list[str]]:
     """Stage -> what differs, of the stages that would be built; waiting for an input counts as one."""
-    reasons = forecast.why(*find(site), site)
+    reasons = why(site)
     return {
         r.stage: [d.field for d in r.differences] + [f"({name})" for name in r.waits_for]
         for r in reasons
@@ -74,22 +81,22 @@ def differing(site: Site) -> dict[str, list[str]]:
 
 
 def test_without_a_store_everything_is_built(site: Site) -> None:
-    reasons = forecast.why(*find(site), site)
+    reasons = why(site)
     assert [r.stage for r in reasons] == [
         "prepare", "export", "convert_onnx", "profile_data", "reference", "ceilings", "baseline",
     ]  # fmt: skip
     assert all("keeps none of this model" in r.lines[0] for r in reasons)
 
 
-def test_a_damaged_artifact_is_built_again(site: Site) -> None:
+def test_kept_stages_are_stored_and_a_damaged_artifact_is_built_again(site: Site) -> None:
     keep(site)
     assert differing(site) == {}
-    exported = forecast.requests(*find(site), site)[1]
+    exported = build_requests(*find(site), site)[1]
     ref = site.store.find(exported.key)
     assert ref is not None
     (site.store.path(ref) / "file").write_text("damaged")
-    (missing,) = (r for r in forecast.why(*find(site), site) if not r.stored)
-    assert missing.lines == ("export: built again; its artifact is damaged or gone",)
+    (told,) = (r for r in why(site) if not r.stored)
+    assert told.lines == ("export: built again; its artifact is damaged or gone",)
 
 
 MODEL = "models/tiny_mlp"
@@ -123,7 +130,7 @@ EDITS = {
 
 
 @pytest.mark.parametrize("kind", EDITS)
-def test_an_edit_is_named_as_the_one_field_that_differs(site: Site, kind: str) -> None:
+def test_why_names_the_one_field_that_an_edit_changed(site: Site, kind: str) -> None:
     keep(site)
     path, old, new, expected = EDITS[kind]
     edit(site.models.parent / path, old, new)
@@ -133,13 +140,13 @@ def test_an_edit_is_named_as_the_one_field_that_differs(site: Site, kind: str) -
         assert all(field.startswith("(") for field in found[stage]), f"{stage} waits for its inputs only"
 
 
-def test_a_users_file_is_named(site: Site) -> None:
+def test_why_names_a_changed_file_of_the_user(site: Site) -> None:
     keep(site)
     write_weights(site.sources, 3.0)
     assert differing(site)["prepare"] == ["fields.files.weights.npy"]
 
 
-def test_a_parameter_is_named_without_the_axes_that_follow_it(site: Site) -> None:
+def test_why_names_a_parameter_and_not_the_axes_that_follow_it(site: Site) -> None:
     keep(site)
     edit(site.models / "tiny_mlp" / "model.yaml", "{features: 4}", "{features: 5}")
     found = differing(site)
@@ -148,7 +155,7 @@ def test_a_parameter_is_named_without_the_axes_that_follow_it(site: Site) -> Non
     assert found["convert_onnx"] == ["(source)"]
 
 
-def test_a_library_and_a_stages_version_are_named(
+def test_why_names_a_library_and_a_stages_version(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep(site)
@@ -162,22 +169,26 @@ def test_a_library_and_a_stages_version_are_named(
     assert differing(site) == {"convert_onnx": ["version"]}
 
 
-def test_an_input_that_was_built_anew_is_named(site: Site) -> None:
+def test_why_names_an_input_that_was_rebuilt(site: Site) -> None:
     keep(site)
     edit(site.models / "tiny_mlp" / "model.yaml", "opset: 13", "opset: 14")
     assert differing(site)["convert_onnx"] == ["(source)"]
     keep(site, stages=2)
-    (missing,) = (r for r in forecast.why(*find(site), site) if not r.stored)
-    assert [d.field for d in missing.differences] == ["inputs.source"]
+    (told,) = (r for r in why(site) if not r.stored)
+    assert [d.field for d in told.differences] == ["inputs.source"]
 
 
-def test_command_names_only_the_edited_fields(site: Site) -> None:
-    keep(site)
-    edit(site.models / "tiny_mlp" / "model.yaml", "absolute: 0.0001", "absolute: 0.0002")
+def run_command(site: Site, *words: str) -> list[str]:
     env = os.environ | {f"SERVEGRID_{k.upper()}": str(getattr(site, k)) for k in FOLDERS}
     program = str(Path(sys.executable).with_name("servegrid"))
-    done = subprocess.run([program, "why", CELL], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == [
+    done = subprocess.run([program, *words], env=env, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+def test_command_names_only_the_edited_field(site: Site) -> None:
+    keep(site)
+    edit(site.models / "tiny_mlp" / "model.yaml", "absolute: 0.0001", "absolute: 0.0002")
+    assert run_command(site, "why", CELL) == [
         "prepare: stored",
         "export: stored",
         "convert_onnx: built, for this differs from what is stored:",
@@ -197,32 +208,40 @@ def row(site: Site, campaign: str, wall_s: float | None, verdict: str = "passed"
     read(folder)[0].write_parquet(folder / "cells.parquet")
 
 
-def test_plan_shows_missing_stages_and_the_last_time_of_the_cell(site: Site) -> None:
+def test_forecast_has_the_stages_by_what_is_stored_and_the_last_time_of_the_cell(site: Site) -> None:
     keep(site)
-    edit(site.models / "tiny_mlp" / "model.yaml", "opset: 13", "opset: 14")
-    plugin, cell = find(site)
-    found = forecast.expect(plugin, cell, site, last_wall_s(site.results))
+    edit(site.models.parent / MODEL / "model.yaml", "opset: 13", "opset: 14")
+    found = forecast.expect(build_requests(*find(site), site), site.store, 14.5)
     assert (found.stored, found.to_build, found.wall_s) == (
-        ("prepare", "profile_data", "reference", "ceilings"), ("export", "convert_onnx"), None,
+        ("prepare", "profile_data", "reference", "ceilings"), ("export", "convert_onnx"), 14.5,
     )  # fmt: skip
+
+
+def test_plan_shows_the_last_settled_time_of_each_cell_and_which_variant_lacks_files(site: Site) -> None:
     row(site, "20260101-000000-aa", 12.5)
     row(site, "20260102-000000-aa", 14.5)
     row(site, "20260103-000000-aa", 1.0, verdict="error")
     row(site, "20260104-000000-aa", None, verdict="unsupported")
-    assert forecast.expect(plugin, cell, site, last_wall_s(site.results)).wall_s == 14.5
-    random = cell.model_copy(update={"product": cell.product.model_copy(update={"random_weights": True})})
-    assert forecast.expect(plugin, random, site, last_wall_s(site.results)).wall_s is None
-
-
-def test_plan_of_a_variant_without_its_files_has_a_note(site: Site) -> None:
     (site.sources / "tiny_mlp" / "weights.npy").unlink()
-    found = forecast.expect(*find(site), site, {})
-    assert found.missing == "files that the variant reads are not there"
+    words = ("plan", "--model", "tiny_mlp", "--variant", "full", "--format", "onnx", "--precision", "fp32")
+    _, line, last = run_command(site, *words)
+    assert line.split("\t")[0] == CELL
+    assert line.split("\t")[3:] == ["files that the variant reads are not there", "14 s"]
+    assert last == "1 cell; expected: 14 s"
+    _, random, _ = run_command(site, *words, "--random-weights")
+    assert random.split("\t")[-1] == "", "with random weights the cell has never run"
 
 
-def test_unknown_cell_is_refused_with_the_nearest_name(site: Site) -> None:
-    with pytest.raises(UserError, match=rf"cell.*'{CELL[:-1]}'.*'{CELL}'"):
-        forecast.find(CELL[:-1], SweepOptions(), site)
+def test_a_bounded_cell_is_found_by_its_name(site: Site) -> None:
+    for bounds in ("-b2", "-c1", "-b2-c1"):
+        _, cell, left_out = cell_by_name(f"{CELL}{bounds}", SweepOptions(), site)
+        assert (cell.name, left_out) == (f"{CELL}{bounds}", None)
+    assert (cell.static.max_batch_size, cell.online.concurrency) == (2, (1,))
+
+
+def test_error_of_an_unknown_cell_names_the_nearest(site: Site) -> None:
+    with pytest.raises(UserError, match=f"unknown cell '{CELL[:-1]}': did you mean '{CELL}'"):
+        cell_by_name(CELL[:-1], SweepOptions(), site)
 
 
 @pytest.mark.parametrize(
@@ -234,5 +253,5 @@ def test_unknown_cell_is_refused_with_the_nearest_name(site: Site) -> None:
         ([2.0, None], "2 cells; expected: 2 s; 1 never run before"),
     ],
 )
-def test_last_line_of_the_plan_sums_up_the_forecast(times: list[float | None], line: str) -> None:
+def test_summary_counts_cells_and_known_seconds(times: list[float | None], line: str) -> None:
     assert forecast.summary(times) == line

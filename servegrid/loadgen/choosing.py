@@ -1,0 +1,51 @@
+"""Which load generator measures on this host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from servegrid.domain.errors import UserError
+from servegrid.domain.values import Channel, Generator
+from servegrid.loadgen import GENERATORS
+from servegrid.plan.model_plan import KeptPlan
+from servegrid.plan.options import SweepOptions
+from servegrid.store.site import Site
+
+
+def choose_generator(options: SweepOptions, site: Site, channel: Channel = Channel()) -> Generator:  # noqa: B008  # frozen
+    """The load generator of the options. TLS and headers need the client: it keeps secrets off command lines.
+
+    Raises:
+        UserError: the options name a generator that cannot be used here.
+    """
+    if options.generator == "auto":
+        usable = GENERATORS["perf_analyzer"].problem(site) is None and channel.plain
+        return "perf_analyzer" if usable else "client"
+    problem = GENERATORS[options.generator].problem(site)
+    if options.generator == "perf_analyzer" and not channel.plain:
+        problem = "perf_analyzer is not used over TLS or with headers: take --generator client"
+    if problem:
+        raise UserError(problem)
+    return options.generator
+
+
+def generator_notes(options: SweepOptions, plans: Sequence[KeptPlan], site: Site) -> tuple[str, ...]:
+    """Why the project's client measures in place of perf_analyzer, the chosen or default generator."""
+    if options.generator == "auto" and not options.workers:
+        problem = GENERATORS["perf_analyzer"].problem(site)
+        return (f"the project's own client measures: {problem}",) if problem else ()
+    if options.generator != "perf_analyzer":
+        return ()
+    unbatched = dict.fromkeys(
+        cell.product.model for entry in plans for cell in entry.plan.cells if not cell.static.batches
+    )
+    notes = [
+        f"{name}: the client measures it: perf_analyzer sends batches of 1 to a model with a fixed first axis"
+        for name in unbatched
+    ]
+    if options.request_rates or options.slo:
+        notes.append(
+            "the client sends at request rates: perf_analyzer counts a latency from the time at which it "
+            "sends, not from the time at which it should have sent"
+        )
+    return tuple(notes)
