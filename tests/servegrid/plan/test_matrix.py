@@ -220,7 +220,7 @@ def test_rule_of_the_profile_excludes_only_its_format_and_precision(
     ],
 )
 def test_error_of_an_unknown_name_has_the_nearest(
-    spec: ModelSpec, profile: GpuProfile, arguments: dict[str, Any], said: str
+    spec: ModelSpec, profile: GpuProfile, arguments: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UserError) as caught:
         plan(spec, profile, **arguments)

@@ -116,7 +116,7 @@ def test_complete_file_is_read(path: Path, model_data: dict[str, Any], spec: Mod
     ],
 )
 def test_error_names_the_wrong_entry_and_the_expected_value(
-    path: Path, model_data: dict[str, Any], where: str, value: object, said: str
+    path: Path, model_data: dict[str, Any], where: str, value: object, message: str
 ) -> None:
     assert message in message_of(path, change(model_data, where, value))
 

@@ -72,7 +72,7 @@ def test_options_that_exclude_one_another(given: dict[str, object], named: str) 
 )
 @pytest.mark.fault("Inputs: paths and shapes", "one line that names the option; no process is started")
 def test_missing_or_wrong_input_is_refused_before_a_process_starts(
-    given: dict[str, object], said: str, site: Site, tmp_path: Path, happened: Any
+    given: dict[str, object], named: str, site: Site, tmp_path: Path, happened: Any
 ) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_bytes(b"x")
