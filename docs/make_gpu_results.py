@@ -12,8 +12,9 @@ TABLE = ROOT / "docs" / "measurements.parquet"
 HEAD = """# Results on a GPU
 
 How fast are the five models on a GPU, and how near the limit? Offline, BERT-large, ResNet-50, nnU-Net and
-FastPitch reach their bars on an H200: ResNet-50 at batch 1 and 2 only with `--cores-awake`, BERT-large at
-batch 1 reliably only with it. Online, BERT-large and FastPitch reach theirs, nnU-Net only at 3 clients,
+FastPitch reach their bars on an H200: ResNet-50 at batch 1 and 2 only with cores awake (out of idle states,
+by the removed option `--cores-awake`: [ADR 22](adr/0022-no-option-against-idle-states.md)), BERT-large at
+batch 1 reliably only so. Online, BERT-large and FastPitch reach theirs, nnU-Net only at 3 clients,
 ResNet-50 not. Wide & Deep stays at half of its bars.
 
 The bars were set for an H100; nearly all figures are of an H200 (141 GB), the same processor with more and

@@ -17,12 +17,14 @@ from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import polars as pl
-from pydantic import ValidationError
+from pydantic import ValidationError, field_validator
 
 from servegrid.campaign import leases, results
 from servegrid.campaign.campaign_folders import unknown_campaign
+from servegrid.campaign.columns import REMOVED
 from servegrid.campaign.options_file import damaged
 from servegrid.domain.errors import UserError
 from servegrid.domain.values import Value
@@ -49,6 +51,13 @@ class Campaign(Value):
     options: SweepOptions
     attempt: int
     cells: tuple[Key, ...]
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _without_removed_options(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in given.items() if name not in REMOVED}
 
 
 def new_campaign() -> str:

@@ -45,8 +45,8 @@ SERVING: dict[str, pl.DataType] = {
 
 RENAMED = {"blind_metric": "shuffled_metric", "generator_bound": "client_limited"}
 """Column, or trust check, of older campaigns -> its name today."""
-OLD_ROWS: dict[str, Any] = {"cores_awake": False}
-"""Column -> what it holds in rows that were written before there was such a column."""
+REMOVED: dict[str, Any] = {"cores_awake": False}
+"""Column of an option that no longer exists (ADR 22) -> its value in the rows without it."""
 
 LOAD: dict[str, pl.DataType] = {
     "request_rate": pl.Float64(),
@@ -93,8 +93,8 @@ def parse_json(text: str | None) -> dict[str, Any]:
 
 
 def fill_old_rows(table: pl.DataFrame) -> pl.DataFrame:
-    """The table with `OLD_ROWS` in place of nulls, and trust checks under their names of today."""
-    filled = [pl.col(name).fill_null(value) for name, value in OLD_ROWS.items() if name in table.columns]
+    """The table with `REMOVED`'s values in place of nulls, and trust checks under their names of today."""
+    filled = [pl.col(name).fill_null(value) for name, value in REMOVED.items() if name in table.columns]
     if "failed_checks" in table.columns:
         filled.append(pl.col("failed_checks").list.eval(pl.element().replace(RENAMED)))
     return table.with_columns(filled)

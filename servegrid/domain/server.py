@@ -18,8 +18,7 @@ class ServerChoice(Value):
 
     url, ca_file, headers_file: `remote`, the server to attach to;
     triton_release: the image of `docker`, or the release of a `remote` server of a version unknown to us;
-    device_kind: what the cells run on;
-    cores_awake: whether this host's cores are kept from sleeping while the server runs.
+    device_kind: what the cells run on.
     """
 
     name: str = "embedded"
@@ -28,7 +27,6 @@ class ServerChoice(Value):
     headers_file: Path | None = None
     triton_release: str | None = Field(None, pattern=r"^\d\d\.\d\d$")
     device_kind: Literal["cpu", "gpu"] = "cpu"
-    cores_awake: bool = False
 
     @model_validator(mode="after")
     def _fits(self) -> ServerChoice:
@@ -40,11 +38,6 @@ class ServerChoice(Value):
             raise ValueError("url, ca_file and headers_file go with server remote")
         if self.ca_file and not (self.url or "").startswith("grpcs:"):
             raise ValueError("ca_file goes with a url that begins with grpcs://")
-        if self.name != "embedded" and self.cores_awake:
-            raise ValueError(
-                "cores_awake goes with the embedded server: of another host, or beside a container, whose "
-                "processes the kernel schedules as a group of their own, it would not hold"
-            )
         if self.name == "embedded" and self.triton_release:
             raise ValueError("triton_release goes with server docker or remote; the embedded server has one")
         return self

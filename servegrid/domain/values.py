@@ -96,8 +96,7 @@ class Product(Value):
 class Serving(Value):
     """How it is served: `config.pbtxt`, how long loading may take, and the `protocol` that is meant for it.
 
-    `warm_up_batch_sizes` are run by the server as it loads the model. `cores_awake`: the cores of
-    the server's host are kept from sleeping for as long as it runs (ADR 16).
+    `warm_up_batch_sizes` are run by the server as it loads the model.
     """
 
     batching: Literal["disabled", "static", "dynamic"]
@@ -109,7 +108,6 @@ class Serving(Value):
     backend: Literal["native", "hosted"] = "hosted"
     protocol: Protocol = "grpc"
     cuda_graph: bool = False
-    cores_awake: bool = False
     warm_up_batch_sizes: tuple[PositiveInt, ...] = ()
     load_timeout_s: PositiveInt = 100
 

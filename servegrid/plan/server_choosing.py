@@ -15,7 +15,7 @@ from servegrid.domain.yaml_files import explain
 from servegrid.plan.matrix import Plan
 from servegrid.plan.options import SweepOptions
 
-OPTIONS = ("url", "ca_file", "headers_file", "triton_release", "cores_awake")
+OPTIONS = ("url", "ca_file", "headers_file", "triton_release")
 """Options that say more about a server, each of the same name in `ServerChoice`."""
 
 
@@ -60,8 +60,8 @@ def own_server(choice: ServerChoice, cell: Cell) -> ServerChoice:
 
 
 def adapt_to_server(plan: Plan, choice: ServerChoice, capabilities: ServerCapabilities) -> Plan:
-    """The plan as the chosen server can run it: it may not share memory with us, it may load no models on
-    request, and the cores of its host may be kept awake.
+    """The plan as the chosen server can run it: it may not share memory with us, and it may load no models
+    on request.
 
     One that loads none has one model of a name, of which it does not say which cell it is: only a plan of a
     single cell can mean it, and both scenarios are measured on the one serving.
@@ -76,8 +76,6 @@ def adapt_to_server(plan: Plan, choice: ServerChoice, capabilities: ServerCapabi
             "gRPC only: give --protocol grpc"
         )
     cells = list(plan.cells)
-    if choice.cores_awake:
-        cells = [_with(cell, ("static", "dynamic"), cores_awake=True) for cell in cells]
     if not capabilities.shared_memory:
         cells = [_with(cell, ("offline", "online"), shared_memory="none") for cell in cells]
     if capabilities.loads:

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from servegrid.campaign import results
-from servegrid.campaign.columns import POINT_KEY, point_in_words
+from servegrid.campaign.columns import POINT_KEY, REMOVED, point_in_words
 from servegrid.campaign.results import CELLS, MEASUREMENTS, WHOLE, Row
 from servegrid.campaign.tables import read_parquet
 from servegrid.domain.errors import UserError
@@ -42,6 +42,7 @@ SETTINGS = (
         if name in MEASUREMENTS and name not in ("scenario", "request_count")
     ),
     "minimum_request_count",  # the plan's; `request_count` is how many there were
+    *REMOVED,
 )
 """Rows that differ in one of these measure different things: refused, unless asked for."""
 CONDITIONS = ("host", "triton_release", "server", "server_version", "generator_version")

@@ -30,7 +30,7 @@ from servegrid.loadgen.base import (
     stable,
 )
 from servegrid.loadgen.client.client import VERSION, MeasurementJob
-from servegrid.loadgen.client.lag import idle_s, idle_times, starves_the_server, too_late
+from servegrid.loadgen.client.lag import idle_s, starves_the_server, too_late
 from servegrid.loadgen.client.messages import Request
 from servegrid.loadgen.client.regions import DISTINCT_REQUESTS, placed_requests
 from servegrid.loadgen.client.worker_pool import WorkerPool
@@ -54,7 +54,7 @@ class WindowBoundary(NamedTuple):
     at: float
     statistics: dict[str, float]
     cpu_s: float
-    idle: dict[int, float]
+    idle_s: float
 
 
 def main() -> None:
@@ -156,7 +156,7 @@ class Run:
         stats = entry.inference_stats
         counts = {"count": stats.success.count} | {part: getattr(stats, part).ns for part in SERVER_PARTS}
         self.pool.advance(at)
-        return WindowBoundary(at, counts, self.pool.cpu_s, idle_times())
+        return WindowBoundary(at, counts, self.pool.cpu_s, idle_s())
 
     def _judge(self, first: WindowBoundary, last: WindowBoundary) -> Window:
         latency, seconds = self._ended(first, last)[:, 1], last.at - first.at
@@ -200,7 +200,7 @@ def summary(
     server = {p: (last.statistics[p] - first.statistics[p]) / answered / 1e6 for p in SERVER_PARTS}
     network = average - float(send.mean()) - float(receive.mean()) - math.fsum(server.values())
     seconds = last.at - first.at
-    cores, idle = (last.cpu_s - first.cpu_s) / seconds, idle_s(first.idle, last.idle) / seconds
+    cores, idle = (last.cpu_s - first.cpu_s) / seconds, (last.idle_s - first.idle_s) / seconds
     p50, p90, p95, p99 = (float(p) for p in np.percentile(latency, (50, 90, 95, 99)))
     return Measurement(
         throughput=len(records) * point.batch / seconds,

@@ -30,7 +30,7 @@ from servegrid.loadgen.base import (
     Window,
     timeout_s,
 )
-from servegrid.loadgen.client.lag import idle_s, idle_times, starves_the_server
+from servegrid.loadgen.client.lag import idle_s, starves_the_server
 from servegrid.loadgen.perf_analyzer import install
 from servegrid.servers.samples import Samples, output_sizes, server_config
 from servegrid.store.site import Site
@@ -169,10 +169,10 @@ def _once(
         args += ["--shared-memory", point.shared_memory]
         args += ["--output-shared-memory-size", str(max(warm.outputs.values()))]
     with _regions(point, warm):
-        start, cpu_s, idle = time.perf_counter(), _children_cpu_s(), idle_times()
+        start, cpu_s, idle = time.perf_counter(), _children_cpu_s(), idle_s()
         proc.run(args, log_path=log_path, timeout_s=timeout_s(point, target))
         seconds = time.perf_counter() - start
-        cores, idle_cores = (_children_cpu_s() - cpu_s) / seconds, idle_s(idle, idle_times()) / seconds
+        cores, idle_cores = (_children_cpu_s() - cpu_s) / seconds, (idle_s() - idle) / seconds
     found = parse(point, log_path.read_text(errors="replace"), table)
     bound = True if starves_the_server(idle_cores, cores) else None
     own = {"generator_processes": 1, "generator_cores": cores, "client_limited": bound}

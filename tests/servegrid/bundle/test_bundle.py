@@ -187,18 +187,6 @@ def test_embedded_server_is_offered_for_what_it_can_serve(
     assert ("start-embedded.sh" in (tmp_path / "bundle" / "README.md").read_text()) is there
 
 
-@pytest.mark.parametrize("awake", [True, False])
-def test_pack_keeps_cores_awake_where_they_were_kept_so(
-    site: Site, campaign: Path, tmp_path: Path, awake: bool
-) -> None:
-    (campaign / "rows.jsonl").unlink()
-    dynamic = json.dumps(json.loads(CELL["dynamic"] or "{}") | {"cores_awake": awake})
-    Writer(campaign).append("cell", CELL | {"dynamic": dynamic})
-    bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
-    assert ("`python awake.py`" in (tmp_path / "bundle" / "README.md").read_text()) is awake
-    assert (tmp_path / "bundle" / "awake.py").exists() is awake
-
-
 @pytest.mark.fault("Security", "refused; nothing is written", what="packing a cell called")
 @pytest.mark.parametrize("cell", ["../c1", "/etc", "toy-onnx/../..", "other"])
 def test_name_that_is_no_cell_of_the_campaign_is_refused(

@@ -50,24 +50,11 @@ def test_the_options_say_which_server_else_the_profile_else_the_embedded_one(cpu
         ({"url": "grpc://a:1"}, "url, ca_file and headers_file go with server remote"),
         ({"server": "remote", "url": "grpc://a:1", "ca_file": "ca.pem"}, "begins with grpcs://"),
         ({"triton_release": "25.02"}, "the embedded server has one"),
-        ({"server": "remote", "url": "grpc://a:1", "cores_awake": True}, "goes with the embedded server"),
-        ({"server": "docker", "cores_awake": True}, "goes with the embedded server"),
     ],
 )
 def test_what_does_not_go_together_is_told(cpu: GpuProfile, options: dict[str, Any], said: str) -> None:
     with pytest.raises(UserError, match=said):
         choose_server(SweepOptions.model_validate(options), cpu, SERVERS)
-
-
-@pytest.mark.parametrize("asked", [None, True])
-def test_cores_are_kept_awake_for_the_server_and_said_of_every_cell(
-    asked: bool | None, site: Site, cpu: GpuProfile
-) -> None:
-    assert choose_server(SweepOptions(cores_awake=asked), cpu, SERVERS).cores_awake is bool(asked)
-    of_profile = cpu.model_copy(update={"server": ServerChoice(cores_awake=True)})
-    assert choose_server(SweepOptions(cores_awake=asked), of_profile, SERVERS).cores_awake
-    cells = planned(site, cores_awake=asked).cells
-    assert {s.cores_awake for cell in cells for s in (cell.static, cell.dynamic)} == {bool(asked)}
 
 
 def test_perf_analyzer_is_not_used_where_secrets_would_be_on_its_command_line(site: Site) -> None:
