@@ -8,23 +8,17 @@ from typing import Any
 
 import polars as pl
 
+from servegrid.domain.latency import COMPONENTS
+
 POINT_KEY = ("scenario", "batch", "concurrency", "request_rate", "distribution")
 """What makes a point of a cell: batch, and a concurrency or a request rate."""
 
 MEASURED = {
     "throughput": "throughput",
-    "client_send_ms": "client_send",
-    "network_server_send_recv_ms": "network_server_send_recv",
-    "server_queue_ms": "server_queue",
-    "server_compute_input_ms": "server_compute_input",
-    "server_compute_infer_ms": "server_compute_infer",
-    "server_compute_output_ms": "server_compute_output",
-    "client_recv_ms": "client_recv",
-    "p50_ms": "p50",
-    "p90_ms": "p90",
-    "p95_ms": "p95",
-    "p99_ms": "p99",
-    "avg_ms": "avg",
+    **{
+        column: column.removesuffix("_ms")
+        for column in (*COMPONENTS, "p50_ms", "p90_ms", "p95_ms", "p99_ms", "avg_ms")
+    },
 }
 """Our column of a measurement -> its name in the published tables (all but throughput in ms)."""
 

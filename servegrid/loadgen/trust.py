@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from servegrid.domain.latency import COMPONENTS
 from servegrid.domain.values import Value
 from servegrid.host.gpu_monitor import THERMAL, CardFacts
 from servegrid.loadgen.base import Measurement, Point, spread
@@ -11,16 +12,6 @@ from servegrid.loadgen.base import Measurement, Point, spread
 LITTLE_WITHIN = 0.10
 """As much as windows of a stable point may differ: the law holds for means over one and the same time."""
 SUM_WITHIN, SUM_WITHIN_MS = 0.05, 0.05
-
-PARTS = (
-    "client_send_ms",
-    "network_server_send_recv_ms",
-    "server_queue_ms",
-    "server_compute_input_ms",
-    "server_compute_infer_ms",
-    "server_compute_output_ms",
-    "client_recv_ms",
-)
 
 
 class TrustCard(Value):
@@ -45,7 +36,7 @@ def examine(point: Point, found: Measurement, card: CardFacts | None = None) -> 
     if point.concurrency:
         in_flight = found.throughput / point.batch * found.avg_ms / 1e3
         residual = in_flight / point.concurrency - 1
-    off_ms = math.fsum(getattr(found, part) for part in PARTS) - found.avg_ms
+    off_ms = math.fsum(getattr(found, column) for column in COMPONENTS) - found.avg_ms
     slack_ms = SUM_WITHIN * found.avg_ms + SUM_WITHIN_MS
     checks = {
         "stability": found.stable,

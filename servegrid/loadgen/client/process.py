@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from servegrid.domain.latency import COMPONENTS
 from servegrid.loadgen.base import (
     MAX_WINDOWS,
     STABLE_WINDOWS,
@@ -44,7 +45,8 @@ RATE_OF_A_PROCESS = 1000
 """Requests/s that one process is trusted with at a request rate: a quarter of what it can on a slow core."""
 BETTER = 1.03
 """What more processes must bring, else they only take the server's cores."""
-SERVER_PARTS = ("queue", "compute_input", "compute_infer", "compute_output")
+STATISTICS = {component.statistic: column for column, component in COMPONENTS.items() if component.statistic}
+"""Field of Triton's inference statistics -> our column."""
 
 
 class WindowBoundary(NamedTuple):
@@ -154,7 +156,7 @@ class Run:
         at = time.perf_counter()
         (entry,) = self.client.get_inference_statistics(self.model).model_stats
         stats = entry.inference_stats
-        counts = {"count": stats.success.count} | {part: getattr(stats, part).ns for part in SERVER_PARTS}
+        counts = {"count": stats.success.count} | {name: getattr(stats, name).ns for name in STATISTICS}
         self.pool.advance(at)
         return WindowBoundary(at, counts, self.pool.cpu_s, idle_s())
 
@@ -197,7 +199,10 @@ def summary(
     _, latency, send, receive = records.T * 1e3
     average = float(latency.mean())
     answered = last.statistics["count"] - first.statistics["count"]
-    server = {p: (last.statistics[p] - first.statistics[p]) / answered / 1e6 for p in SERVER_PARTS}
+    server = {
+        column: (last.statistics[name] - first.statistics[name]) / answered / 1e6
+        for name, column in STATISTICS.items()
+    }
     network = average - float(send.mean()) - float(receive.mean()) - math.fsum(server.values())
     seconds = last.at - first.at
     cores, idle = (last.cpu_s - first.cpu_s) / seconds, (last.idle_s - first.idle_s) / seconds
@@ -206,7 +211,7 @@ def summary(
         throughput=len(records) * point.batch / seconds,
         client_send_ms=float(send.mean()),
         network_server_send_recv_ms=network,
-        **{f"server_{part}_ms": server[part] for part in SERVER_PARTS},
+        **server,
         client_recv_ms=float(receive.mean()),
         p50_ms=p50,
         p90_ms=p90,

@@ -16,6 +16,7 @@ import tritonclient.grpc as triton
 from tritonclient.utils import InferenceServerException
 
 from servegrid.domain.errors import StepError
+from servegrid.domain.latency import COMPONENTS
 from servegrid.domain.values import Value
 from servegrid.host import proc
 from servegrid.host.environment import host_lock
@@ -44,17 +45,8 @@ batch x inputs. 64 x 16384 x 29 took three minutes on an H200."""
 PASS = re.compile(r"Pass \[\d+\] throughput: ([\d.e+]+) infer/sec\. Avg latency: (\d+) usec")
 REQUESTS = re.compile(r"^\s*Request count: (\d+)", re.MULTILINE)
 COLUMNS = {
-    "Client Send": "client_send_ms",
-    "Network+Server Send/Recv": "network_server_send_recv_ms",
-    "Server Queue": "server_queue_ms",
-    "Server Compute Input": "server_compute_input_ms",
-    "Server Compute Infer": "server_compute_infer_ms",
-    "Server Compute Output": "server_compute_output_ms",
-    "Client Recv": "client_recv_ms",
-    "p50 latency": "p50_ms",
-    "p90 latency": "p90_ms",
-    "p95 latency": "p95_ms",
-    "p99 latency": "p99_ms",
+    **{component.perf_analyzer: column for column, component in COMPONENTS.items()},
+    **{f"p{n} latency": f"p{n}_ms" for n in (50, 90, 95, 99)},
     "Avg latency": "avg_ms",
 }
 """perf_analyzer's CSV columns (microseconds) -> ours."""

@@ -16,21 +16,13 @@ import pytest
 
 from servegrid.campaign.results import MEASURED
 from servegrid.domain.errors import StepError
+from servegrid.domain.latency import COMPONENTS
 from servegrid.domain.values import Generator
 from servegrid.loadgen import GENERATORS
 from servegrid.loadgen.base import STABLE_WINDOWS, Measurement, Point, Target
 from servegrid.store.site import Site
 
 POINT = Point(batch=2, concurrency=3, request_count=50, shared_memory="system", warm_up=True)
-COMPONENTS = (
-    "client_send_ms",
-    "network_server_send_recv_ms",
-    "server_queue_ms",
-    "server_compute_input_ms",
-    "server_compute_infer_ms",
-    "server_compute_output_ms",
-    "client_recv_ms",
-)
 SHM = Path("/dev/shm")
 
 

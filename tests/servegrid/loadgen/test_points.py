@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from servegrid.domain.latency import COMPONENTS
 from servegrid.domain.slo import parse
 from servegrid.domain.values import LoadPlan
 from servegrid.loadgen.base import Measurement, Point, Window
@@ -18,13 +19,7 @@ CAPACITY = 200.0
 
 
 def measurement(throughput: float, latency_ms: float, offered: float | None = None) -> Measurement:
-    columns = dict.fromkeys(
-        (
-            *("client_send_ms", "network_server_send_recv_ms", "server_queue_ms", "server_compute_input_ms"),
-            *("server_compute_infer_ms", "server_compute_output_ms", "client_recv_ms"),
-        ),
-        latency_ms / 7,
-    )
+    columns = dict.fromkeys(COMPONENTS, latency_ms / len(COMPONENTS))
     statistics = dict.fromkeys(("p50_ms", "p90_ms", "p95_ms", "p99_ms", "avg_ms"), latency_ms)
     window = Window(throughput=throughput, avg_ms=latency_ms, offered=offered)
     return Measurement(

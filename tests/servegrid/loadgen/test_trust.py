@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from servegrid.domain.latency import COMPONENTS
 from servegrid.host.gpu_monitor import CardFacts
 from servegrid.loadgen.base import Measurement, Point, Window
-from servegrid.loadgen.trust import PARTS, examine
+from servegrid.loadgen.trust import examine
 
 POINT = Point(batch=4, concurrency=2, request_count=50, shared_memory="system", warm_up=True)
 RATE = POINT.model_copy(update={"concurrency": None, "request_rate": 200.0, "distribution": "poisson"})
@@ -20,7 +21,7 @@ COOL = CardFacts(
 
 def found(**changes: Any) -> Measurement:
     """800 inferences/s in batches of 4 from 2 clients: each request takes 10 ms."""
-    parts = dict.fromkeys(PARTS, 10.0 / 7)
+    parts = dict.fromkeys(COMPONENTS, 10.0 / 7)
     ranks = dict.fromkeys(("p50_ms", "p90_ms", "p95_ms", "p99_ms", "avg_ms"), 10.0)
     known = {
         **parts, **ranks, "throughput": 800.0, "request_count": 600, "generator": "client",
