@@ -23,7 +23,7 @@ from pathlib import Path
 import tritonclient.grpc as triton
 
 from flows import forecast
-from flows.qualify import build_cell, workplace
+from flows.cell import build_cell, workplace
 from servegrid.domain.values import Endpoint, Interface
 from servegrid.formats import FORMATS
 from servegrid.formats.repository import write_repository

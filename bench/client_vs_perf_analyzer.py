@@ -17,9 +17,9 @@ from collections.abc import Iterator
 
 from serving import serving
 
-from servegrid.domain.latency import COMPONENTS
-from servegrid.loadgen import GENERATORS
 from servegrid.loadgen.base import Measurement, Point, Target
+from servegrid.loadgen.generators import GENERATORS
+from servegrid.loadgen.latency import COMPONENTS
 from servegrid.store.site import default_site
 
 SLOW_MS = 20.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from flows.cell import build_cell, workplace
 from flows.planning import plan
-from flows.qualify import build_cell, workplace
 from servegrid.domain.errors import UserError, unknown
 from servegrid.domain.plugins import Plugin
 from servegrid.domain.values import ArtifactRef, Cell, Value

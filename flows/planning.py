@@ -13,7 +13,7 @@ from servegrid.domain.server import ServerCapabilities, ServerChoice
 from servegrid.domain.values import Cell, Channel, Excluded, Generator
 from servegrid.formats import FORMATS
 from servegrid.host.environment import card_name, how_to_install, matches, missing
-from servegrid.loadgen import GENERATORS
+from servegrid.loadgen.generators import GENERATORS
 from servegrid.plan.matrix import Plan, expand
 from servegrid.plan.model_plan import ModelPlan
 from servegrid.plan.options import SweepOptions

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from servegrid.domain.latency import COMPONENTS
+from servegrid.loadgen.latency import COMPONENTS
 
 POINT_KEY = ("scenario", "batch", "concurrency", "request_rate", "distribution")
 """What makes a point of a cell: batch, and a concurrency or a request rate."""

@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from servegrid.domain.latency import LatencyComponents
 from servegrid.domain.values import Distribution, Endpoint, Protocol, SharedMemory, Value
+from servegrid.loadgen.latency import LatencyComponents
 
 STABLE_WINDOWS = 3
 STABLE_WITHIN = 0.10

@@ -5,8 +5,8 @@ from __future__ import annotations
 from servegrid.domain.errors import StepError
 from servegrid.domain.values import Generator, Value
 from servegrid.host import gpu_monitor
-from servegrid.loadgen import GENERATORS
 from servegrid.loadgen.base import Measurement, Point, Target
+from servegrid.loadgen.generators import GENERATORS
 from servegrid.loadgen.search.points import Mark
 from servegrid.loadgen.trust import TrustCard, examine
 from servegrid.store.site import Site

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from servegrid.domain.latency import COMPONENTS
 from servegrid.domain.values import Value
 from servegrid.host.gpu_monitor import THERMAL, CardFacts
 from servegrid.loadgen.base import Measurement, Point, spread
+from servegrid.loadgen.latency import COMPONENTS
 
 LITTLE_WITHIN = 0.10
 """As much as windows of a stable point may differ: the law holds for means over one and the same time."""

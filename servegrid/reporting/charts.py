@@ -8,8 +8,8 @@ from typing import Any
 import altair as alt
 from altair import datum
 
-from servegrid.domain.latency import COMPONENTS
 from servegrid.domain.values import Value
+from servegrid.loadgen.latency import COMPONENTS
 from servegrid.reporting.columns import CELLS, POINTS, Column
 from servegrid.reporting.tables import Table
 

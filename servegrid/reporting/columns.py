@@ -9,8 +9,8 @@ from __future__ import annotations
 import polars as pl
 
 from servegrid.campaign.columns import LOAD, TRUST
-from servegrid.domain.latency import COMPONENTS
 from servegrid.domain.values import Value
+from servegrid.loadgen.latency import COMPONENTS
 
 FILTERS = ("model", "format", "precision", "gpu")
 """What the reader can pick by."""

@@ -15,7 +15,7 @@ from servegrid.domain.errors import UserError
 from servegrid.domain.root import ROOT
 from servegrid.formats import FORMATS
 from servegrid.formats.aoti import format as aoti
-from servegrid.loadgen import GENERATORS
+from servegrid.loadgen.generators import GENERATORS
 from servegrid.plan.options import SweepOptions
 from servegrid.servers import SERVERS, embedded
 from servegrid.store.site import Site

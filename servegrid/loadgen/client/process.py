@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from servegrid.domain.latency import COMPONENTS
 from servegrid.loadgen.base import (
     MAX_WINDOWS,
     STABLE_WINDOWS,
@@ -35,6 +34,7 @@ from servegrid.loadgen.client.lag import idle_s, starves_the_server, too_late
 from servegrid.loadgen.client.messages import Request
 from servegrid.loadgen.client.regions import DISTINCT_REQUESTS, placed_requests
 from servegrid.loadgen.client.worker_pool import WorkerPool
+from servegrid.loadgen.latency import COMPONENTS
 from servegrid.servers.connection import connect
 from servegrid.servers.samples import Samples, output_sizes, server_config
 

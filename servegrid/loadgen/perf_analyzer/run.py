@@ -16,7 +16,6 @@ import tritonclient.grpc as triton
 from tritonclient.utils import InferenceServerException
 
 from servegrid.domain.errors import StepError
-from servegrid.domain.latency import COMPONENTS
 from servegrid.domain.values import Value
 from servegrid.host import proc
 from servegrid.host.environment import host_lock
@@ -32,6 +31,7 @@ from servegrid.loadgen.base import (
     timeout_s,
 )
 from servegrid.loadgen.client.lag import idle_s, starves_the_server
+from servegrid.loadgen.latency import COMPONENTS
 from servegrid.loadgen.perf_analyzer import install
 from servegrid.servers.samples import Samples, output_sizes, server_config
 from servegrid.store.site import Site

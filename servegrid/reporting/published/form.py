@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from servegrid.domain.latency import COMPONENTS
+from servegrid.loadgen.latency import COMPONENTS
 from servegrid.reporting.published.document import Section
 from servegrid.reporting.published.table import LENGTH, form, plain, section
 from servegrid.reporting.recommendation import OF_CELL

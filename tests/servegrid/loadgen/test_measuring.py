@@ -16,10 +16,10 @@ import pytest
 
 from servegrid.campaign.results import MEASURED
 from servegrid.domain.errors import StepError
-from servegrid.domain.latency import COMPONENTS
 from servegrid.domain.values import Generator
-from servegrid.loadgen import GENERATORS
 from servegrid.loadgen.base import STABLE_WINDOWS, Measurement, Point, Target
+from servegrid.loadgen.generators import GENERATORS
+from servegrid.loadgen.latency import COMPONENTS
 from servegrid.store.site import Site
 
 POINT = Point(batch=2, concurrency=3, request_count=50, shared_memory="system", warm_up=True)

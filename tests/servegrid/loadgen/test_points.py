@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from servegrid.domain.latency import COMPONENTS
 from servegrid.domain.slo import parse
 from servegrid.domain.values import LoadPlan
 from servegrid.loadgen.base import Measurement, Point, Window
+from servegrid.loadgen.latency import COMPONENTS
 from servegrid.loadgen.search.points import holds, marks, steps
 from servegrid.loadgen.search.rate_search import highest_held, next_rate
 

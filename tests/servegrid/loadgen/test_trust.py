@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from servegrid.domain.latency import COMPONENTS
 from servegrid.host.gpu_monitor import CardFacts
 from servegrid.loadgen.base import Measurement, Point, Window
+from servegrid.loadgen.latency import COMPONENTS
 from servegrid.loadgen.trust import examine
 
 POINT = Point(batch=4, concurrency=2, request_count=50, shared_memory="system", warm_up=True)

@@ -19,8 +19,8 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.select import Select
 
 from servegrid.campaign.results import CELLS, MEASUREMENTS, Row, Writer
-from servegrid.domain.latency import COMPONENTS
 from servegrid.domain.slo import parse
+from servegrid.loadgen.latency import COMPONENTS
 from servegrid.reporting.charts import of_campaign
 from servegrid.reporting.history import Past, past
 from servegrid.reporting.html import page
