@@ -12,7 +12,7 @@ from servegrid.store.site import Site
 
 
 class LoadGenerator(Protocol):
-    """What a generator's module has."""
+    """The functions of a generator's module."""
 
     VERSION: str
 

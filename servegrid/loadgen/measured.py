@@ -23,8 +23,8 @@ class PartlyMeasuredError(StepError):
 
 
 class MeasuredPoint(Value):
-    """A point, what was measured there and when (ISO 8601, UTC), how far that can be trusted, and what the
-    point is in its plan."""
+    """A point, its measurement and when it was made (ISO 8601, UTC), its trust checks, and its role in the
+    plan."""
 
     batch: int
     concurrency: int | None

@@ -1,4 +1,4 @@
-"""Triton providers: one module a way to get a server, all of one shape, registered here by name."""
+"""Providers of a Triton server: one module for each way to get one, all with the same functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SERVERS: dict[str, ServerProvider] = {"embedded": embedded, "docker": docker, "r
 
 @contextmanager
 def server(choice: ServerChoice, site: Site, repository: Path, log_path: Path) -> Iterator[Running]:
-    """A server by the provider's name; its start and stop are counted apart from a cell's stages.
+    """A server of the chosen provider; its start and stop are timed apart from a cell's stages.
 
     Raises:
         StepError: the server did not start, or did not answer.

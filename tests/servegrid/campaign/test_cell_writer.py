@@ -139,14 +139,14 @@ def test_known_error_in_a_cell_ends_as_its_one_row(
     assert (row["cell"], row["campaign"], row["profile"]) == (cell.name, "c1", "cpu")
 
 
-def test_end_of_memory_is_infeasible_with_the_largest_batch_that_fits(
+def test_out_of_memory_is_infeasible_with_the_largest_batch_that_fits(
     writer: CellWriter, cell: Cell, tmp_path: Path
 ) -> None:
     with writer.running(cell):
-        raise InfeasibleError("memory ended at batch 8", largest_batch=4)
+        raise InfeasibleError("out of memory at batch 8", largest_batch=4)
     row = only_row(tmp_path)
     found = tuple(row[name] for name in ("verdict", "reason", "largest_batch", "log"))
-    assert found == ("infeasible", "memory ended at batch 8", 4, None)
+    assert found == ("infeasible", "out of memory at batch 8", 4, None)
 
 
 @pytest.mark.parametrize("error", [ValueError("a bug"), MemoryError(), AssertionError("x")])

@@ -12,7 +12,7 @@ from servegrid.campaign import results
 from servegrid.campaign.campaign import read, unreached
 from servegrid.campaign.tables import read_parquet
 from servegrid.domain.errors import UserError
-from servegrid.regression.campaigns import Rule, compare, read_side
+from servegrid.regression.campaigns import Rule, compare, read_repeats
 from servegrid.reporting.history import moves
 from servegrid.reporting.writing import write
 
@@ -45,7 +45,7 @@ def test_its_report_is_written_anew_and_its_history_read(campaigns: Path) -> Non
 
 
 def test_it_is_compared(campaigns: Path) -> None:
-    a, b = (read_side(path.name, campaigns) for path in sorted(campaigns.iterdir()))
+    a, b = (read_repeats(path.name, campaigns) for path in sorted(campaigns.iterdir()))
     found = compare(a, b, Rule())
     assert found.cells and not found.regressed
 
@@ -81,6 +81,6 @@ def test_campaign_with_a_removed_option_is_compared_with_its_own_kind_only(campa
     rest, awake = sorted(campaigns.iterdir())
     with_cores_awake(awake)
     again = with_cores_awake(Path(shutil.copytree(rest, campaigns / "again")))
-    assert not compare(*(read_side(p.name, campaigns) for p in (awake, again)), Rule()).regressed
+    assert not compare(*(read_repeats(p.name, campaigns) for p in (awake, again)), Rule()).regressed
     with pytest.raises(UserError, match="cores_awake"):
-        compare(*(read_side(p.name, campaigns) for p in (rest, awake)), Rule())
+        compare(*(read_repeats(p.name, campaigns) for p in (rest, awake)), Rule())
