@@ -63,7 +63,7 @@ def _bracket(points: Mapping[int, Measured], most: int) -> Next | None:
 
 
 def _refine(points: Mapping[int, Measured], most: int) -> Next | None:
-    """The middle of the wider gap beside the knee, until both are small enough."""
+    """The middle of the wider gap next to the knee, until both gaps are small enough."""
     best, measured = knee(points), sorted(points)
     below = max((c for c in measured if c < best), default=best)
     above = min((c for c in measured if c > best), default=best)

@@ -25,8 +25,8 @@ class Mark(Value):
     """The role of a point in its plan.
 
     knee: whether it is the knee; slo_holds: whether it meets the objective, null without one; slo_best:
-    whether it is the highest concurrency of a stable point that does, or the highest rate that does, stable or
-    not: near a server's capacity the latency under Poisson arrivals varies between windows.
+    whether it is the highest concurrency of a stable point that does, or the highest rate that does, stable
+    or not: near a server's capacity the latency under Poisson arrivals varies between windows.
     """
 
     knee: bool = False

@@ -1,4 +1,4 @@
-"""A cell's run ends in exactly one row with its verdict, whatever happens in it."""
+"""The run of a cell ends in exactly one row with its verdict, whatever happens."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ def test_cell_after_an_error_is_recorded_too(writer: CellWriter, cell: Cell, tmp
     assert read(tmp_path)[0]["verdict"].to_list() == ["error", "passed"]
 
 
-def test_cell_that_is_right_and_stable_passes(writer: CellWriter, cell: Cell, tmp_path: Path) -> None:
+def test_correct_and_stable_cell_passes(writer: CellWriter, cell: Cell, tmp_path: Path) -> None:
     with writer.running(cell) as result:
         fill(result, cell, (STABLE, SHAKY), (SHAKY, STABLE))
     row = only_row(tmp_path)
@@ -221,7 +221,9 @@ def test_cell_without_a_stable_point_in_a_scenario_is_unstable_and_keeps_its_num
     assert read(tmp_path)[1].height == len(online) + len(offline)
 
 
-def test_wrong_answers_fail_whatever_was_measured(writer: CellWriter, cell: Cell, tmp_path: Path) -> None:
+def test_wrong_answers_fail_the_cell_whatever_was_measured(
+    writer: CellWriter, cell: Cell, tmp_path: Path
+) -> None:
     with writer.running(cell) as result:
         fill(result, cell, (SHAKY,), (SHAKY,))
         result.correctness = CORRECT.model_copy(update={"failures": ("f1 too low", "invariance")})
@@ -230,7 +232,7 @@ def test_wrong_answers_fail_whatever_was_measured(writer: CellWriter, cell: Cell
     assert row["served_metric"] == 0.875
 
 
-def test_cell_whose_accuracy_was_never_looked_at_does_not_pass(
+def test_cell_without_a_check_of_accuracy_does_not_pass(
     writer: CellWriter, cell: Cell, tmp_path: Path
 ) -> None:
     with writer.running(cell) as result:
@@ -248,7 +250,7 @@ def test_points_measured_before_an_error_are_kept(writer: CellWriter, cell: Cell
     assert read(tmp_path)[1].height == 2
 
 
-def test_row_of_a_point_says_what_was_served_loaded_and_found(
+def test_row_of_a_point_has_its_serving_load_and_measurement(
     writer: CellWriter, cell: Cell, tmp_path: Path
 ) -> None:
     with writer.running(cell) as result:
@@ -267,7 +269,7 @@ def test_row_of_a_point_says_what_was_served_loaded_and_found(
     assert [row["framework_avg_ms"] for row in (online, first, second)] == [None, 9.5, None]
 
 
-def test_time_that_no_stage_worked_is_orchestration(writer: CellWriter, cell: Cell, tmp_path: Path) -> None:
+def test_time_outside_the_stages_is_orchestration(writer: CellWriter, cell: Cell, tmp_path: Path) -> None:
     with writer.running(cell) as result:
         for stage, seconds in (("export", 0.1), ("server_start", 0.2), ("server_stop", 0.1)):
             with work(stage):
@@ -282,7 +284,7 @@ def test_time_that_no_stage_worked_is_orchestration(writer: CellWriter, cell: Ce
     assert total == pytest.approx(row["wall_s"], abs=0.01)
 
 
-def test_excluded_cell_is_unsupported_with_the_rule(writer: CellWriter, cell: Cell, tmp_path: Path) -> None:
+def test_excluded_cell_is_unsupported_with_the_reason(writer: CellWriter, cell: Cell, tmp_path: Path) -> None:
     writer.not_run(cell, Outcome(verdict="unsupported", reason="no fp16"))
     row = only_row(tmp_path)
     assert (row["cell"], row["verdict"], row["reason"]) == (cell.name, "unsupported", "no fp16")

@@ -1,4 +1,4 @@
-"""The command that repeats a cell which ended as an error: with everything that was asked for, here."""
+"""The command that repeats a failed cell on this host, with every option of the campaign."""
 
 from __future__ import annotations
 
@@ -31,9 +31,7 @@ def repeated(writer: CellWriter, cell: Cell) -> list[str]:
 
 
 @pytest.mark.parametrize("name", Selection.model_fields)
-def test_the_command_that_repeats_a_cell_has_every_bound_that_was_given(
-    writer: CellWriter, cell: Cell, name: str
-) -> None:
+def test_command_that_repeats_a_cell_has_every_given_bound(writer: CellWriter, cell: Cell, name: str) -> None:
     p = cell.product
     own = {"formats": (p.format,), "precisions": (p.precision,), "accelerators": (p.accelerator,)}
     own |= {"instances": cell.dynamic.instances}
@@ -51,9 +49,7 @@ def test_the_command_that_repeats_a_cell_has_every_bound_that_was_given(
     assert "--workers" not in words  # it is repeated on the host of its log
 
 
-def test_of_a_model_that_is_served_by_one_and_by_two_instances_the_one_cell_is_repeated(
-    writer: CellWriter, cell: Cell
-) -> None:
+def test_only_the_cell_with_the_same_instances_is_repeated(writer: CellWriter, cell: Cell) -> None:
     two = cell.model_copy(update={"dynamic": cell.dynamic.model_copy(update={"instances": 2})})
     counts = [words[words.index("--instances") + 1] for words in (repeated(writer, c) for c in (cell, two))]
     assert counts == ["1", "2"]
@@ -71,9 +67,7 @@ def test_the_command_that_repeats_a_cell_names_a_model_file_and_the_server(
     assert (flags["--headers-file"], "--model" in flags) == ("/headers", False)
 
 
-def test_generator_that_failed_is_repeated_by_the_cell_for_its_server_is_gone(
-    writer: CellWriter, cell: Cell
-) -> None:
+def test_failed_generator_is_repeated_with_its_whole_cell(writer: CellWriter, cell: Cell) -> None:
     cause = StepError(
         "the generator broke", log="/a.log", command="python -m servegrid.loadgen.client.process"
     )

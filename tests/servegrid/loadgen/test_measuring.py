@@ -90,7 +90,7 @@ def regions(server: Any) -> set[str]:
     return {n for n in names if n == "y" or n.startswith("x_") or (n.startswith(prefix) and n not in own)}
 
 
-def test_the_generator_tells_its_own_load(measured: Measurement) -> None:
+def test_generator_reports_its_own_load(measured: Measurement) -> None:
     assert measured.generator_processes
     assert measured.generator_cores is not None
     assert 0 < measured.generator_cores < measured.generator_processes * 2
@@ -103,7 +103,7 @@ def test_the_generator_tells_its_own_load(measured: Measurement) -> None:
         assert measured.client_limited in (True, None)  # True where the host has no core to spare
 
 
-def test_perf_analyzer_bounds_a_point_where_it_takes_cores_and_none_is_idle(
+def test_perf_analyzer_limits_a_point_when_it_uses_cores_and_none_is_idle(
     server: Any, identity: str, samples: Path, site: Site, tmp_path: Path
 ) -> None:
     if reason := GENERATORS["perf_analyzer"].problem(site):

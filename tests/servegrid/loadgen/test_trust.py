@@ -1,4 +1,4 @@
-"""What a trust card finds, on measurements that break one rule each."""
+"""The trust checks, on measurements that fail one each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def found(**changes: Any) -> Measurement:
     return Measurement.model_validate(known | changes)
 
 
-def test_a_sound_point_fails_nothing() -> None:
+def test_sound_point_fails_no_check() -> None:
     card = examine(POINT, found(), COOL)
     assert card.failed_checks == ()
     assert (card.repeats, card.card) == (3, COOL)
@@ -51,7 +51,7 @@ def test_a_sound_point_fails_nothing() -> None:
         ({"client_limited": True}, "client_limited"),
     ],
 )
-def test_each_broken_rule_is_named(changes: dict[str, Any], check: str) -> None:
+def test_each_failed_check_is_named(changes: dict[str, Any], check: str) -> None:
     assert examine(POINT, found(**changes)).failed_checks == (check,)
 
 
@@ -64,12 +64,10 @@ def test_each_broken_rule_is_named(changes: dict[str, Any], check: str) -> None:
         ({"foreign_processes": None}, ()),
     ],
 )
-def test_a_card_that_is_slowed_down_or_shared_is_named(
-    changes: dict[str, Any], checks: tuple[str, ...]
-) -> None:
+def test_throttled_or_shared_gpu_is_named(changes: dict[str, Any], checks: tuple[str, ...]) -> None:
     assert examine(POINT, found(), COOL.model_copy(update=changes)).failed_checks == checks
 
 
-def test_what_is_not_known_is_null_and_fails_nothing() -> None:
+def test_unknown_value_is_null_and_fails_no_check() -> None:
     card = examine(RATE, found(client_limited=None))
     assert (card.littles_law_residual, card.card, card.failed_checks) == (None, None, ())
