@@ -2,12 +2,12 @@
 
     python bench/aa_pairs.py [--trials 20] [--cell bert_large_qa-tiny-onnx-fp32]
 
-Each trial loads the cell twice, afresh, and compares the two in turns, as `servegrid compare --run` does:
+Each trial loads the cell twice and compares the two in interleaved runs, as `servegrid compare --run` does:
 that is an A/A pair, of which both `regressed` and `improved` are false alarms, and it prints its noise floor.
 Then the second is loaded again with a busy wait in its session: the larger of 5 % and three of those floors,
 of the latency just measured. Exits with 1 when a bar does not hold.
 
-Pairs and the length of a turn are the defaults of `compare --run`. It asks at every point that both cells
+Pairs and the length of a run are the defaults of `compare --run`. It asks at every point that both cells
 have; this at one, batch 4 x 1, to be done in minutes. With one request in flight what is added to an
 execution is what is added to the latency, as no queue stands between them.
 """
@@ -22,7 +22,7 @@ from pathlib import Path
 
 import tritonclient.grpc as triton
 
-from flows.qualify import build_cell, workplace
+from flows.cell import build_cell, workplace
 from servegrid.domain.values import Endpoint, Interface
 from servegrid.formats import FORMATS
 from servegrid.formats.repository import write_repository
@@ -98,7 +98,7 @@ def main() -> int:
         def compare(
             a: CandidateEndpoint, b: CandidateEndpoint, kind: str
         ) -> tuple[CellComparison, float, float]:
-            """What is said of the pair, its largest noise floor, and the latency of `a` in s."""
+            """The comparison of the pair, its largest noise floor, and the latency of `a` in s."""
             order = InterleavedJob(a=a, b=b, batch=BATCH, concurrency=CONCURRENCY)
             found = CellComparison(
                 cell=kind, judged=judge(measure(order, at.logs, kind).figures("online", order))

@@ -15,8 +15,8 @@ import time
 from serving import serving
 
 from servegrid.domain.values import LoadPlan
-from servegrid.loadgen import GENERATORS
 from servegrid.loadgen.base import Measurement, Target
+from servegrid.loadgen.generators import GENERATORS
 from servegrid.loadgen.search.adaptive import STEP, knee
 from servegrid.loadgen.search.points import measured, steps
 from servegrid.store.site import default_site

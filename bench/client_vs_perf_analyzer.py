@@ -17,12 +17,13 @@ from collections.abc import Iterator
 
 from serving import serving
 
-from servegrid.loadgen import GENERATORS
 from servegrid.loadgen.base import Measurement, Point, Target
+from servegrid.loadgen.generators import GENERATORS
+from servegrid.loadgen.latency import COMPONENTS
 from servegrid.store.site import default_site
 
 SLOW_MS = 20.0
-SERVER = ("server_queue_ms", "server_compute_input_ms", "server_compute_infer_ms", "server_compute_output_ms")
+SERVER = [column for column, component in COMPONENTS.items() if component.statistic]
 
 
 class Medians:

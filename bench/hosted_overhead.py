@@ -16,8 +16,8 @@ import tritonclient.grpc as triton
 from serving import serving
 
 from servegrid.domain.values import Generator
-from servegrid.loadgen import GENERATORS
 from servegrid.loadgen.base import Point
+from servegrid.loadgen.generators import GENERATORS
 from servegrid.store.site import default_site
 
 BAR_MS = 0.15

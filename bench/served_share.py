@@ -24,8 +24,8 @@ import tritonclient.grpc as triton
 from servegrid.domain.values import Endpoint, Interface, Serving
 from servegrid.formats import FORMATS
 from servegrid.formats.repository import write_repository
-from servegrid.loadgen import GENERATORS
 from servegrid.loadgen.base import Point, Target
+from servegrid.loadgen.generators import GENERATORS
 from servegrid.servers import embedded
 from servegrid.store.site import default_site
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tritonclient.grpc as triton
 
-from flows.qualify import build_cell, workplace
+from flows.cell import build_cell, workplace
 from servegrid.domain.values import Endpoint, Interface
 from servegrid.formats.repository import HOSTING, write_repository
 from servegrid.loadgen.base import Target

@@ -11,10 +11,11 @@ ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "docs" / "measurements.parquet"
 HEAD = """# Results on a GPU
 
-On an H200, BERT-large, ResNet-50, nnU-Net and FastPitch reach their bars offline: ResNet-50 at batch 1 and 2
-only with `--cores-awake`, BERT-large at batch 1 reliably only with it. Online, BERT-large and FastPitch reach
-their bars, nnU-Net only with 3 clients, ResNet-50 does not. Wide & Deep reaches half the throughput
-of its bars.
+How fast are the five models on a GPU, and how near the limit? Offline, BERT-large, ResNet-50, nnU-Net and
+FastPitch reach their bars on an H200: ResNet-50 at batch 1 and 2 only with cores awake (out of idle states,
+by the removed option `--cores-awake`: [ADR 22](adr/0022-no-option-against-idle-states.md)), BERT-large at
+batch 1 reliably only so. Online, BERT-large and FastPitch reach theirs, nnU-Net only at 3 clients,
+ResNet-50 not. Wide & Deep stays at half of its bars.
 
 The bars were set for an H100. Nearly all figures were measured on an H200 (141 GB), the same processor with
 more and faster memory. The host was a virtual machine with 16 cores of an Intel Xeon, driver 580.159.04,

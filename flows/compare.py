@@ -8,35 +8,22 @@ from contextlib import ExitStack
 from prefect import flow, task
 from prefect.cache_policies import NO_CACHE
 
-from flows.qualify import Built, build_cell, workplace
+from flows.named_cell import build_named, find_cell
+from flows.serving import ServedCell
 from servegrid.domain.errors import UserError
-from servegrid.domain.server import ServerChoice
-from servegrid.domain.values import Cell, Scenario, Value
+from servegrid.domain.values import Cell, Scenario
 from servegrid.host.environment import device_lock, pin_card
 from servegrid.host.stage_timer import work
 from servegrid.plan.options import SweepOptions
-from servegrid.plan.server_choosing import own_server
 from servegrid.regression.campaigns import SETTINGS, Rule
 from servegrid.regression.interleaved import PAIRS, RUN_S, CandidateEndpoint, InterleavedJob, measure
 from servegrid.regression.verdict import RELEVANT, CellComparison, Comparison, Figures, judge
-from servegrid.servers import server
 from servegrid.store.build import Workplace
 from servegrid.store.site import default_site
-from tasks.configure import Configured, configure
-from tasks.deploy import deploy
-from tasks.planning import cell_by_name, preflight
 
 log = logging.getLogger("servegrid")
 
-
-class Candidate(Value):
-    """A cell of the comparison, built and configured; `at.cell` tells the two apart."""
-
-    cell: Cell
-    built: Built
-    configured: Configured
-    server: ServerChoice
-    at: Workplace
+SCENARIOS: tuple[Scenario, ...] = ("online", "offline")
 
 
 @flow(name="compare", flow_run_name="{a} against {b}")
@@ -55,56 +42,41 @@ def compare_cells(
         StepError: a step failed.
     """
     pin_card()
-    sides = [_candidate(name, mark, options, campaign) for mark, name in (("a", a), ("b", b))]
-    common = _common_points(*(side.cell for side in sides))
+    site = default_site()
+    found = [find_cell(name, options, site) for name in (a, b)]
+    common = _common_points(*(cell for _, cell in found))
+    candidates = [
+        build_named(entry, cell, site, campaign, prefix)
+        for prefix, (entry, cell) in zip(("a.", "b."), found, strict=True)
+    ]
     figures: list[Figures] = []
-    logs = sides[0].at.logs
     with ExitStack() as stack:
-        running = [
-            stack.enter_context(
-                server(s.server, s.at.site, s.configured.repository, logs / f"{s.at.cell}.tritonserver.log")
-            )
-            for s in sides
-        ]
-        for scenario in ("online", "offline"):
-            endpoints = []
-            for side, on in zip(sides, running, strict=True):
-                serving = side.cell.dynamic if scenario == "online" else side.cell.static
-                endpoint = deploy(on, side.configured, serving, side.built.samples, side.at)
-                samples = side.at.site.store.path(side.built.samples)
-                endpoints.append(CandidateEndpoint(endpoint=endpoint, samples=samples))
+        served = [stack.enter_context(candidate.serve()) for candidate in candidates]
+        for scenario in SCENARIOS:
+            endpoints = [_load(candidate, scenario) for candidate in served]
             for batch, concurrency in common[scenario]:
                 job = InterleavedJob(
                     a=endpoints[0], b=endpoints[1], batch=batch, concurrency=concurrency, pairs=pairs
                 )
-                figures += interleaved_runs(scenario, job, sides[0].at)
-    return _comparison(sides[0], sides[1], figures, rule, pairs)
+                figures += interleaved_runs(scenario, job, candidates[0].at)
+    return _comparison(found[0][1], found[1][1], figures, rule, pairs)
 
 
-@task(task_run_name="turns {scenario} {job.batch} x {job.concurrency}", cache_policy=NO_CACHE)
+@task(task_run_name="interleaved {scenario} {job.batch} x {job.concurrency}", cache_policy=NO_CACHE)
 def interleaved_runs(scenario: Scenario, job: InterleavedJob, at: Workplace) -> tuple[Figures, ...]:
     """One point, alone on the device."""
-    with device_lock(at.profile, exclusive=True), work("turns"):
+    with device_lock(at.profile, exclusive=True), work("interleaved"):
         found = measure(job, at.logs, scenario).figures(scenario, job)
     (rate, *_) = judge(found)
     log.info("%s: %.1f and %.1f inferences/s, %s", rate.figures.point, rate.a, rate.b, rate.text)
     return found
 
 
-def _candidate(name: str, mark: str, options: SweepOptions, campaign: str) -> Candidate:
-    site = default_site()
-    entry, cell, left_out = cell_by_name(name, options, site)
-    if left_out:
-        raise UserError(f"{name}: does not run: {left_out}")
-    choice = own_server(entry.server, cell)
-    preflight(options, entry, site)
-    at = workplace(entry.plugin, cell, site, campaign)
-    at = at.model_copy(update={"cell": f"{mark}.{cell.name}"})
-    built = build_cell(entry.plugin, cell, campaign, at)
-    variant = entry.plugin.spec.variants[cell.product.variant]
-    repository = at.logs.parent / "repositories" / at.cell
-    configured = configure(cell, built.converted, repository, at, variant.convert.workspace_bytes)
-    return Candidate(cell=cell, built=built, configured=configured, server=choice, at=at)
+def _load(candidate: ServedCell, scenario: Scenario) -> CandidateEndpoint:
+    """Load the candidate with the serving of the scenario."""
+    cell = candidate.cell
+    endpoint = candidate.load(cell.dynamic if scenario == "online" else cell.static)
+    return CandidateEndpoint(endpoint=endpoint, samples=candidate.at.site.store.path(candidate.samples))
 
 
 def _common_points(a: Cell, b: Cell) -> dict[Scenario, list[tuple[int, int]]]:
@@ -118,25 +90,25 @@ def _common_points(a: Cell, b: Cell) -> dict[Scenario, list[tuple[int, int]]]:
     return found
 
 
-def _comparison(a: Candidate, b: Candidate, figures: list[Figures], rule: Rule, pairs: int) -> Comparison:
-    names = [a.cell.name, b.cell.name]
+def _comparison(a: Cell, b: Cell, figures: list[Figures], rule: Rule, pairs: int) -> Comparison:
+    names = [a.name, b.name]
     relevant = RELEVANT if rule.relevant is None else rule.relevant
     entry = CellComparison(
         cell=names[1] if names[0] == names[1] else " against ".join(names),
         judged=judge(figures, rule.confidence, relevant),
-        differences=tuple(_differing(a.cell, b.cell)),
+        differences=tuple(_differing(a, b)),
     )
     return Comparison(
         a=names[0],
         b=names[1],
         method=f"Student's t intervals of logarithms, {rule.confidence:.0%} for all figures together, from "
-        f"{pairs} pairs of turns of {RUN_S:g} s or more; a regression lies wholly beyond {relevant:.0%}",
+        f"{pairs} pairs of runs of {RUN_S:g} s or more; a regression lies wholly beyond {relevant:.0%}",
         cells=(entry,),
     )
 
 
 def _differing(a: Cell, b: Cell) -> list[str]:
-    """Fields of product and serving by which the cells differ: that is what is compared."""
+    """The fields of product and serving in which the cells differ."""
     facts = [c.product.model_dump(mode="json") | c.dynamic.model_dump(mode="json") for c in (a, b)]
     return [
         f"{name}: {facts[0][name]} in A, {facts[1][name]} in B"

@@ -8,8 +8,7 @@ from pathlib import Path
 import polars as pl
 from prefect import flow
 
-from flows.qualify import build_cell, workplace
-from servegrid.domain.errors import UserError
+from flows.named_cell import build_named, find_cell
 from servegrid.domain.slo import Slo
 from servegrid.domain.values import Endpoint, Value
 from servegrid.host.environment import device_lock, pin_card
@@ -19,18 +18,13 @@ from servegrid.loadgen.search.points import holds, point_of
 from servegrid.loadgen.search.tuning import Axes, Setting, Trial, grid, search, winner
 from servegrid.loadgen.warm_up import warm_up
 from servegrid.plan.options import SweepOptions
-from servegrid.plan.server_choosing import own_server
-from servegrid.servers import server
 from servegrid.store.site import default_site
-from tasks.configure import configure
-from tasks.deploy import deploy
-from tasks.planning import cell_by_name, preflight
 
 log = logging.getLogger("servegrid")
 
 
 class Tuned(Value):
-    """What was tried, and what is best; None: nothing held the bound."""
+    """Every trial, and the best one; None: no trial met the bound."""
 
     trace: tuple[Trial, ...]
     best: Trial | None
@@ -48,35 +42,24 @@ def tune_cell(name: str, slo: Slo, axes: Axes, options: SweepOptions, campaign: 
         StepError: a step failed.
     """
     site = default_site()
-    entry, cell, left_out = cell_by_name(name, options, site)
-    if left_out:
-        raise UserError(f"{name}: does not run: {left_out}")
+    entry, cell = find_cell(name, options, site)
     settings = grid(cell.dynamic, axes)
-    choice = own_server(entry.server, cell)
-    preflight(options, entry, site)
     pin_card()
-    at = workplace(entry.plugin, cell, site, campaign)
-    built = build_cell(entry.plugin, cell, campaign, at)
-    variant, plan = entry.plugin.spec.variants[cell.product.variant], cell.online
-    repository = at.logs.parent / "repositories" / cell.name
-    repository.mkdir(parents=True)
+    candidate = build_named(entry, cell, site, campaign)
+    at, plan = candidate.at, cell.online
     batch, loaded = plan.batch_sizes[0], dict[Setting, Endpoint]()
-    log_path = at.logs / f"{cell.name}.tritonserver.log"
-    with server(choice, site, repository, log_path) as running:
+    with candidate.serve() as served:
 
         def measure(setting: Setting, concurrency: int) -> Trial:
             serving = setting.serving(cell.dynamic)
             if fresh := setting not in loaded:
                 loaded.clear()
-                of_setting = cell.model_copy(update={"dynamic": serving})
-                workspace = variant.convert.workspace_bytes
-                configured = configure(of_setting, built.converted, repository, at, workspace)
                 sizes = (batch, serving.max_batch_size)
-                loaded[setting] = deploy(running, configured, serving, built.samples, at, sizes)
+                loaded[setting] = served.reconfigured(serving).load(serving, sizes)
             point = point_of(plan, batch, concurrency=concurrency)
             stem = f"{cell.name}.i{setting.instances}d{setting.max_queue_delay_us}"
             stem = f"{stem}p{'-'.join(map(str, setting.preferred_batch_sizes))}"
-            samples = site.store.path(built.samples)
+            samples = site.store.path(served.samples)
             target = Target(endpoint=loaded[setting], samples=samples, logs=at.logs, name=stem)
             with device_lock(at.profile, exclusive=True):
                 if fresh and plan.warm_up:
@@ -84,9 +67,9 @@ def tune_cell(name: str, slo: Slo, axes: Axes, options: SweepOptions, campaign: 
                 found, trust = measure_point(plan.generator, point, target, site)
             latency, within = float(getattr(found, slo.column)), holds(slo, found)
             line = "%s, concurrency %d: %.1f inferences/s, %s %.2f ms%s%s"
-            said = "" if within else "  (over the bound)"
+            over = "" if within else "  (over the bound)"
             fails = f"  (failed checks: {', '.join(trust.failed_checks)})" if trust.failed_checks else ""
-            log.info(line, setting, concurrency, found.throughput, slo.statistic, latency, said, fails)
+            log.info(line, setting, concurrency, found.throughput, slo.statistic, latency, over, fails)
             return Trial(
                 setting=setting,
                 concurrency=concurrency,

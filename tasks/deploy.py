@@ -1,4 +1,4 @@
-"""Stage `deploy`: load one serving of a cell into its server, wait, probe it."""
+"""Stage `deploy`: load the model with one serving of the cell, and send the first requests."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ def deploy(
     at: Workplace,
     sizes: Sequence[int] = (),
 ) -> Endpoint:
-    """Load the model with the wanted serving and send it one sample (or the one batch that it takes), and
-    then a batch of the largest of `sizes`, if that is more.
+    """Load the model with a serving and send it one sample (or the one batch size that it takes), then a
+    batch of the largest of `sizes`.
 
     Raises:
-        InfeasibleError: memory ended; with the largest of the sizes that fits.
-        StepError: it did not load, or a request failed.
-        UnsupportedError: the server loads nothing on request, and has not this model loaded.
+        InfeasibleError: out of memory; has the largest of the sizes that fits.
+        StepError: the model did not load, or a request failed.
+        UnsupportedError: the server does not load on request, and this model is not loaded.
     """
     with device_lock(at.profile, exclusive=False), work("deploy"):
         data = Samples.read(at.site.store.path(samples), configured.dynamic)
         with connect(running.grpc_url, running.channel) as client:
 
-            def ask(size: int) -> None:
+            def infer(size: int) -> None:
                 client.infer(configured.model, data.batch(0, size).inputs(), client_timeout=at.timeout_s)
 
             load_s = _load(client, running, configured, serving)
             start = time.perf_counter()
             try:
                 least = data.fixed or 1
-                check_fit(ask, (least,))
+                check_fit(infer, (least,))
                 first_request_ms = (time.perf_counter() - start) * 1e3
                 if larger := [size for size in sizes if size > least]:
-                    check_fit(ask, (least, *larger))
+                    check_fit(infer, (least, *larger))
             except InferenceServerException as error:
                 raise StepError(f"the first requests failed: {error}", log=running.log) from error
     return Endpoint(
@@ -77,7 +77,7 @@ def deploy(
 
 
 def _load(client: Any, running: Running, configured: Configured, serving: Serving) -> float | None:
-    """Seconds that the load took; None where the server loads nothing on request."""
+    """Seconds that the load took; None where the server does not load on request."""
     config = configured.static if serving.batching == "static" else configured.dynamic
     if running.models == "fixed":
         check_loaded(client, configured.model, config, log=running.log)
@@ -89,6 +89,6 @@ def _load(client: Any, running: Running, configured: Configured, serving: Servin
     except StepError as error:
         if not has_ended(str(error)):
             raise
-        said = " ".join(str(error).split())[:300]
-        raise InfeasibleError(f"memory ended as it was loaded ({said})", largest_batch=0) from error
+        reason = " ".join(str(error).split())[:300]
+        raise InfeasibleError(f"out of memory while loading ({reason})", largest_batch=0) from error
     return time.perf_counter() - start

@@ -1,4 +1,8 @@
-"""Stages `offline` and `online`: a load plan's points, measured one after the other, alone on the device."""
+"""Stage `performance`: the points of a load plan, measured one after the other, alone on the device.
+
+The offline plan sends one request at a time to the static serving, in growing batches; the online plan sends
+one client batch to the dynamic serving, at growing concurrency, at request rates, and towards an objective.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +25,11 @@ from tasks.progress import progress
 log = logging.getLogger("servegrid")
 
 
-def measure(
+@task(task_run_name="performance {plan.scenario} {at.cell}", cache_policy=NO_CACHE)
+def performance(
     plan: LoadPlan, endpoint: Endpoint, samples: ArtifactRef, at: Workplace
 ) -> tuple[MeasuredPoint, ...]:
-    """Every point of the plan, in order.
+    """Measure every point of the plan, in order.
 
     Raises:
         PartlyMeasuredError: the generator or the server failed.
@@ -48,9 +53,9 @@ def measure(
             following = steps(plan)
             chosen = next(following, None)
             while chosen:
-                one = found[chosen.point] = _measure(plan, chosen, target, at)
+                measured = found[chosen.point] = _measure(plan, chosen, target, at)
                 advance()
-                chosen = _next(following, one.measurement)
+                chosen = _next(following, measured.measurement)
         except StepError as error:
             raise PartlyMeasuredError(error, tuple(found.values())) from error
     of_plan = marks({point: entry.measurement for point, entry in found.items()}, plan.slo)
@@ -97,19 +102,3 @@ def _load(point: Point) -> str:
     if point.concurrency:
         return f"concurrency {point.concurrency}"
     return f"{point.request_rate:g} requests/s ({point.distribution})"
-
-
-@task(task_run_name="offline {at.cell}", cache_policy=NO_CACHE)
-def offline(
-    plan: LoadPlan, endpoint: Endpoint, samples: ArtifactRef, at: Workplace
-) -> tuple[MeasuredPoint, ...]:
-    """Static batching, one request at a time, growing batches."""
-    return measure(plan, endpoint, samples, at)
-
-
-@task(task_run_name="online {at.cell}", cache_policy=NO_CACHE)
-def online(
-    plan: LoadPlan, endpoint: Endpoint, samples: ArtifactRef, at: Workplace
-) -> tuple[MeasuredPoint, ...]:
-    """Dynamic batching, one client batch: growing concurrency, request rates, an objective."""
-    return measure(plan, endpoint, samples, at)

@@ -57,7 +57,7 @@ def test_spec_is_read_with_pydantic_and_yaml_alone() -> None:
 def test_nothing_imports_a_framework_but_the_children() -> None:
     names = modules("servegrid", "tasks", "flows")
     loaded = loaded_by(names)
-    assert {"flows.qualify", "tasks.performance"} <= set(names) <= loaded
+    assert {"flows.cell", "tasks.performance"} <= set(names) <= loaded
     assert loaded.isdisjoint(FRAMEWORKS)
 
 

@@ -19,7 +19,6 @@ from servegrid.campaign.options_file import campaign_options, objective, profile
 from servegrid.campaign.results import WHOLE, Row
 from servegrid.domain.errors import UserError, unknown
 from servegrid.domain.values import ModelFile
-from servegrid.host import awake
 from servegrid.reporting.recommendation import Recommendation, recommendations
 from servegrid.reporting.writing import write
 from servegrid.store.site import Site
@@ -57,8 +56,6 @@ def bundle(campaign: Path, cell: str, target: Path, site: Site, profile: str | N
         write_json(fresh / "certificate.json", _certificate(row))
         write_json(fresh / "versions.json", _versions(row))
         write_starts(fresh, row, site)
-        if parse_json(row["dynamic"]).get("cores_awake"):
-            shutil.copy(awake.__file__, fresh / "awake.py")
         _write_readme(fresh, row)
     return row
 
@@ -183,15 +180,11 @@ def _versions(row: Row) -> dict[str, Any]:
 
 def _write_readme(folder: Path, row: Row) -> None:
     embedded = _EMBEDDED if hosted(row) else ""
-    text = _README.format(**row, embedded=embedded, awake=_AWAKE if (folder / "awake.py").exists() else "")
-    (folder / "README.md").write_text(text, encoding="utf-8")
+    (folder / "README.md").write_text(_README.format(**row, embedded=embedded), encoding="utf-8")
 
 
 _EMBEDDED = """- `sh start-embedded.sh` starts it with the server binary of the host on which this was packed;
   HTTP_PORT and METRICS_PORT move its other ports.
-"""
-_AWAKE = """- `python awake.py` beside the server keeps the cores from sleeping, as it was when measured;
-  without, answers come later. Not where a container has a CPU quota; `idle=poll` at boot does the same.
 """
 _README = """# {cell}
 
@@ -204,4 +197,4 @@ _README = """# {cell}
 - `model/`: the model's own client with its pre- and post-processing, where it has one.
 - `certificate.json`: how accurate it was found; `report.html`: the campaign; `versions.json`: versions and
   settings; `sha256sum -c SHA256SUMS` checks the files.
-{awake}"""
+"""

@@ -1,8 +1,9 @@
 """A campaign's folder apart from its rows: its options, plan, attempts, leader and workers.
 
-campaign.json                the options, the number of the attempt, and the plan: cells, and exclusions
-with reasons leader.lock                  a lease that the flow `sweep` holds while it runs; contains the
-attempt runs/<model>-<profile>.lock  a lease that each `qualify` run holds; contains the id of its flow run
+campaign.json                the options, the number of the attempt, and the plan: cells to run, and
+                             exclusions with reasons
+leader.lock                  a lease that the flow `sweep` holds while it runs; contains the attempt
+runs/<model>-<profile>.lock  a lease that each `qualify` run holds; contains the id of its flow run
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from contextlib import ExitStack, contextmanager
 from contextvars import copy_context
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import polars as pl
-from pydantic import ValidationError
+from pydantic import ValidationError, field_validator
 
 from servegrid.campaign import leases, results
 from servegrid.campaign.campaign_folders import unknown_campaign
+from servegrid.campaign.columns import REMOVED
 from servegrid.campaign.options_file import damaged
 from servegrid.domain.errors import UserError
 from servegrid.domain.values import Value
@@ -53,6 +56,13 @@ class Campaign(Value):
     def keys(self) -> tuple[Key, ...]:
         """The keys of the rows that the campaign ends with."""
         return tuple(key for entry in self.plans for key in entry.keys) or self.cells
+
+    @field_validator("options", mode="before")
+    @classmethod
+    def _without_removed_options(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        return {name: value for name, value in given.items() if name not in REMOVED}
 
 
 def new_campaign() -> str:

@@ -8,23 +8,17 @@ from typing import Any
 
 import polars as pl
 
+from servegrid.loadgen.latency import COMPONENTS
+
 POINT_KEY = ("scenario", "batch", "concurrency", "request_rate", "distribution")
 """What makes a point of a cell: batch, and a concurrency or a request rate."""
 
 MEASURED = {
     "throughput": "throughput",
-    "client_send_ms": "client_send",
-    "network_server_send_recv_ms": "network_server_send_recv",
-    "server_queue_ms": "server_queue",
-    "server_compute_input_ms": "server_compute_input",
-    "server_compute_infer_ms": "server_compute_infer",
-    "server_compute_output_ms": "server_compute_output",
-    "client_recv_ms": "client_recv",
-    "p50_ms": "p50",
-    "p90_ms": "p90",
-    "p95_ms": "p95",
-    "p99_ms": "p99",
-    "avg_ms": "avg",
+    **{
+        column: column.removesuffix("_ms")
+        for column in (*COMPONENTS, "p50_ms", "p90_ms", "p95_ms", "p99_ms", "avg_ms")
+    },
 }
 """Our column of a measurement -> its name in the published tables (all but throughput in ms)."""
 
@@ -45,8 +39,8 @@ SERVING: dict[str, pl.DataType] = {
 
 RENAMED = {"blind_metric": "shuffled_metric", "generator_bound": "client_limited"}
 """Column, or trust check, of older campaigns -> its name today."""
-OLD_ROWS: dict[str, Any] = {"cores_awake": False}
-"""Column -> what it holds in rows that were written before there was such a column."""
+REMOVED: dict[str, Any] = {"cores_awake": False}
+"""Column of an option that no longer exists (ADR 22) -> its value in the rows without it."""
 
 LOAD: dict[str, pl.DataType] = {
     "request_rate": pl.Float64(),
@@ -93,8 +87,8 @@ def parse_json(text: str | None) -> dict[str, Any]:
 
 
 def fill_old_rows(table: pl.DataFrame) -> pl.DataFrame:
-    """The table with `OLD_ROWS` in place of nulls, and trust checks under their names of today."""
-    filled = [pl.col(name).fill_null(value) for name, value in OLD_ROWS.items() if name in table.columns]
+    """The table with `REMOVED`'s values in place of nulls, and trust checks under their names of today."""
+    filled = [pl.col(name).fill_null(value) for name, value in REMOVED.items() if name in table.columns]
     if "failed_checks" in table.columns:
         filled.append(pl.col("failed_checks").list.eval(pl.element().replace(RENAMED)))
     return table.with_columns(filled)

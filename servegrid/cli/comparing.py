@@ -42,8 +42,8 @@ def compare(
     """Find regressions beyond noise; exits with 1 when a cell has regressed."""
     from servegrid.host.files import write_atomic
     from servegrid.regression import output
-    from servegrid.regression.campaigns import Rule, read_side
-    from servegrid.regression.campaigns import compare as compare_sides
+    from servegrid.regression.campaigns import Rule, read_repeats
+    from servegrid.regression.campaigns import compare as compare_campaigns
 
     if not run and (pairs is not None or profile is not None):
         raise UserError("--pairs and --profile go with --run: campaigns are compared as they were measured")
@@ -61,7 +61,7 @@ def compare(
 
             found = compare_cells(a, b, options, f"compare-{new_campaign()}", rule, pairs or PAIRS)
     else:
-        found = compare_sides(read_side(a, site.results), read_side(b, site.results), rule)
+        found = compare_campaigns(read_repeats(a, site.results), read_repeats(b, site.results), rule)
     rows = [line for cell in found.cells for line in output.lines(cell, cell.judged)]
     colours = {"regressed": "red", "improved": "green"}
     print_table(output.HEAD, rows, [colours.get(row[-1], "") for row in rows])

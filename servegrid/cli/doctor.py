@@ -30,7 +30,7 @@ from servegrid.host.environment import (
     missing,
     versions,
 )
-from servegrid.loadgen import GENERATORS
+from servegrid.loadgen.generators import GENERATORS
 from servegrid.loadgen.perf_analyzer import install, trial
 from servegrid.servers import embedded
 from servegrid.store.site import Site

@@ -67,7 +67,7 @@ def servegrid(
 def plan(options: SweepOptions) -> None:
     """Show which cells would run, what is stored of them, how long they took last; and which are excluded,
     and why."""
-    from flows.qualify import build_requests
+    from flows.cell import build_requests
     from servegrid.campaign.tables import last_wall_s
     from servegrid.plan import forecast
     from tasks.planning import plan as make_plan
@@ -106,7 +106,7 @@ def why(
     cell: Annotated[str, typer.Argument(help="A cell's name, as the plan prints it.")], options: SweepOptions
 ) -> None:
     """Show for each stage of a cell whether it would be built, and which field of its cache key changed."""
-    from flows.qualify import build_requests
+    from flows.cell import build_requests
     from servegrid.plan import forecast
     from tasks.planning import cell_by_name
 

@@ -3,7 +3,7 @@
     ServegridError
     ├── UserError           the input is wrong: one line, exit code 2
     ├── UnsupportedError    a cell cannot exist here: verdict `unsupported`, with the rule
-    ├── InfeasibleError     the served model ran out of memory: verdict `infeasible`
+    ├── InfeasibleError     the served model is out of memory: verdict `infeasible`
     └── StepError           a step of a cell failed: verdict `error`, with log and repeat command
 
 A message says what is wrong, where, and what to write or do instead.

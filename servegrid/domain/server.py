@@ -18,8 +18,7 @@ class ServerChoice(Value):
 
     url, ca_file, headers_file: the server to attach to;
     triton_release: the release of the image, or of a running server whose version is unknown;
-    device_kind: the device of the cells;
-    cores_awake: whether this host's cores are kept from sleeping while the server runs.
+    device_kind: the device of the cells.
     """
 
     name: str = "embedded"
@@ -28,7 +27,6 @@ class ServerChoice(Value):
     headers_file: Path | None = None
     triton_release: str | None = Field(None, pattern=r"^\d\d\.\d\d$")
     device_kind: Literal["cpu", "gpu"] = "cpu"
-    cores_awake: bool = False
 
     @model_validator(mode="after")
     def _ca_file_needs_tls(self) -> ServerChoice:

@@ -113,8 +113,7 @@ class BatchLimit(Value):
 class Serving(BatchLimit):
     """The settings in `config.pbtxt`, the time limit for loading, and the protocol of the clients.
 
-    `warm_up_batch_sizes`: the server runs these as it loads the model. `cores_awake`: the cores of the
-    server's host do not sleep while it runs (ADR 16).
+    `warm_up_batch_sizes`: the server runs these as it loads the model.
     """
 
     batching: Batching
@@ -125,7 +124,6 @@ class Serving(BatchLimit):
     backend: Literal["native", "hosted"] = "hosted"
     protocol: Protocol = "grpc"
     cuda_graph: bool = False
-    cores_awake: bool = False
     warm_up_batch_sizes: tuple[PositiveInt, ...] = ()
     load_timeout_s: PositiveInt = 100
 

@@ -14,13 +14,13 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
 from servegrid.domain.errors import StepError
-from servegrid.host import awake, process_environment, supervise
+from servegrid.host import process_environment, supervise
 from servegrid.host.files import writing
 
 log = logging.getLogger("servegrid")
@@ -117,21 +117,6 @@ def running(
             _release(process)
             if process.returncode == KILLED and not ended_before:
                 log.warning("%s did not stop in %g s and was killed", Path(args[0]).name, stop_s)
-
-
-@contextmanager
-def cores_awake(log_path: Path) -> Iterator[Callable[[], None]]:
-    """This host's cores do not sleep while the block runs (`awake`); gives a check that they do not, which
-    raises StepError where one may."""
-    args = [sys.executable, "-S", "-E", awake.__file__]
-    with running(args, log_path=log_path, stop_s=1.0) as process:
-
-        def check() -> None:
-            if process.poll() is not None:
-                said = f"the cores did not stay awake\n{tail(log_path)}"
-                raise StepError(said, log=str(log_path), command=shlex.join(args))
-
-        yield check
 
 
 def stat(pid: int) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from servegrid.domain.values import Distribution, Endpoint, Protocol, SharedMemory, Value
+from servegrid.loadgen.latency import LatencyComponents
 
 STABLE_WINDOWS = 3
 STABLE_WITHIN = 0.10
@@ -55,7 +56,7 @@ class Window(Value):
         return self.throughput if self.offered is None else self.throughput / self.offered
 
 
-class Measurement(Value):
+class Measurement(LatencyComponents):
     """The last three windows of a point, or at a request rate all of them: a server that stalls is not to
     have the windows forgotten in which it did. Columns mean what they mean in perf_analyzer: throughput in
     inferences/s (requests/s x batch), the rest in ms, client-side percentiles, server-side parts
@@ -67,13 +68,6 @@ class Measurement(Value):
     """
 
     throughput: float
-    client_send_ms: float
-    network_server_send_recv_ms: float
-    server_queue_ms: float
-    server_compute_input_ms: float
-    server_compute_infer_ms: float
-    server_compute_output_ms: float
-    client_recv_ms: float
     p50_ms: float
     p90_ms: float
     p95_ms: float

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from servegrid.domain.errors import UserError
 from servegrid.domain.values import Channel, Generator
-from servegrid.loadgen import GENERATORS
+from servegrid.loadgen.generators import GENERATORS
 from servegrid.plan.model_plan import KeptPlan
 from servegrid.plan.options import SweepOptions
 from servegrid.store.site import Site

@@ -5,16 +5,17 @@ from __future__ import annotations
 from servegrid.domain.errors import StepError
 from servegrid.domain.values import Generator, Value
 from servegrid.host import gpu_monitor
-from servegrid.loadgen import GENERATORS
 from servegrid.loadgen.base import Measurement, Point, Target
+from servegrid.loadgen.generators import GENERATORS
 from servegrid.loadgen.search.points import Mark
 from servegrid.loadgen.trust import TrustCard, examine
+from servegrid.servers.liveness import naming_a_lost_server
 from servegrid.store.site import Site
 
 
 class PartlyMeasuredError(StepError):
-    """A plan broke off; `points` were measured before. The generator's command, without the server that it
-    asked, would repeat nothing."""
+    """A plan broke off; `points` were measured before. It has no command: the generator's own would find no
+    server."""
 
     def __init__(self, cause: StepError, points: tuple[MeasuredPoint, ...]) -> None:
         super().__init__(str(cause), log=cause.log)
@@ -22,8 +23,8 @@ class PartlyMeasuredError(StepError):
 
 
 class MeasuredPoint(Value):
-    """A point, what was measured there and when (ISO 8601, UTC), how far that can be trusted, and what the
-    point is in its plan."""
+    """A point, its measurement and when it was made (ISO 8601, UTC), its trust checks, and its role in the
+    plan."""
 
     batch: int
     concurrency: int | None
@@ -39,11 +40,13 @@ class MeasuredPoint(Value):
 def measure_point(
     generator: Generator, point: Point, target: Target, site: Site
 ) -> tuple[Measurement, TrustCard]:
-    """One point by one load generator, and how far it can be trusted; the card is watched meanwhile.
+    """Measure one point by one load generator, and check how far it can be trusted; the GPU is watched
+    meanwhile.
 
     Raises:
-        StepError: the generator or the server failed.
+        StepError: the generator failed, or the server is gone.
     """
-    with gpu_monitor.watching(target.endpoint.server_pid) as looks:
+    endpoint = target.endpoint
+    with naming_a_lost_server(endpoint), gpu_monitor.watching(endpoint.server_pid) as looks:
         measurement = GENERATORS[generator].measure(point, target, site)
     return measurement, examine(point, measurement, gpu_monitor.facts(looks))

@@ -1,4 +1,4 @@
-"""The trust card of a measured point: what can be checked about it, and which checks it fails. Pure."""
+"""The trust checks of a measured point. Pure."""
 
 from __future__ import annotations
 
@@ -7,26 +7,18 @@ import math
 from servegrid.domain.values import Value
 from servegrid.host.gpu_monitor import THERMAL, CardFacts
 from servegrid.loadgen.base import Measurement, Point, spread
+from servegrid.loadgen.latency import COMPONENTS
 
 LITTLE_WITHIN = 0.10
-"""As much as windows of a stable point may differ: the law holds for means over one and the same time."""
+"""As far as windows of a stable point may differ: the law holds for means over the same time."""
 SUM_WITHIN, SUM_WITHIN_MS = 0.05, 0.05
-
-PARTS = (
-    "client_send_ms",
-    "network_server_send_recv_ms",
-    "server_queue_ms",
-    "server_compute_input_ms",
-    "server_compute_infer_ms",
-    "server_compute_output_ms",
-    "client_recv_ms",
-)
 
 
 class TrustCard(Value):
-    """Of one point. A spread (`spread`) is of the windows that count; the residual of
-    Little's law is throughput x latency / (concurrency x batch) - 1, that of the component sum its
-    difference to the average latency, in ms. Null: not known.
+    """The trust checks of one point; null: not known.
+
+    Spreads are of the counted windows. The residual of Little's law is throughput x latency / (concurrency x
+    batch) - 1, that of the component sum its difference to the average latency in ms.
     """
 
     repeats: int
@@ -45,12 +37,12 @@ def examine(point: Point, found: Measurement, card: CardFacts | None = None) -> 
     if point.concurrency:
         in_flight = found.throughput / point.batch * found.avg_ms / 1e3
         residual = in_flight / point.concurrency - 1
-    off_ms = math.fsum(getattr(found, part) for part in PARTS) - found.avg_ms
+    off_ms = math.fsum(getattr(found, column) for column in COMPONENTS) - found.avg_ms
     slack_ms = SUM_WITHIN * found.avg_ms + SUM_WITHIN_MS
     checks = {
         "stability": found.stable,
         "littles_law": residual is None or abs(residual) <= LITTLE_WITHIN,
-        # The client's network part is what is left: the server claiming more than the whole shows there.
+        # The network part is a remainder: it is negative where the server's parts exceed the whole.
         "component_sum": abs(off_ms) <= slack_ms and found.network_server_send_recv_ms >= -slack_ms,
         "client_limited": not found.client_limited,
         "throttled": card is None or not THERMAL.intersection(card.throttle_reasons),

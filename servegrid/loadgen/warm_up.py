@@ -1,5 +1,5 @@
-"""Warming a loaded model up before a plan: what a size of batch does once (compiling, tuning, allocating) is
-no part of any window."""
+"""Warms a loaded model up before a plan, so that no window holds what a batch size does once (compiling,
+tuning, allocating)."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from servegrid.domain.errors import StepError
 from servegrid.domain.values import LoadPlan
 from servegrid.loadgen.base import Target
 from servegrid.servers.connection import connect
+from servegrid.servers.liveness import naming_a_lost_server
 from servegrid.servers.samples import Samples, server_config
 
 
 def warm_up(plan: LoadPlan, target: Target, timeout_s: float) -> None:
-    """Send one batch of every size that the server may run: those of the plan, or, where it batches
-    dynamically, each that their requests make together, up to the largest.
+    """Send one batch of every size that the server may run: the plan's sizes or, with dynamic batching, every
+    sum of their requests up to the largest.
 
     Raises:
-        StepError: a batch was not answered.
+        StepError: a batch was not answered, or the server is gone.
     """
-    model = target.endpoint.model
-    with connect(target.endpoint.grpc_url, target.endpoint.channel) as client:
+    endpoint = target.endpoint
+    with naming_a_lost_server(endpoint), connect(endpoint.grpc_url, endpoint.channel) as client:
         try:
-            config = server_config(client, model)
+            config = server_config(client, endpoint.model)
             samples = Samples.read(target.samples, config)
             for size in sizes(plan, config):
-                client.infer(model, samples.batch(0, size).inputs(), client_timeout=timeout_s)
+                client.infer(endpoint.model, samples.batch(0, size).inputs(), client_timeout=timeout_s)
         except InferenceServerException as error:
-            log = target.endpoint.server_log
-            raise StepError(f"the server did not warm up: {error}", log=log) from error
+            raise StepError(f"the server did not warm up: {error}", log=endpoint.server_log) from error
 
 
 def sizes(plan: LoadPlan, config: str) -> tuple[int, ...]:

@@ -62,10 +62,6 @@ class SweepOptions(Selection):
         None,
         description="YY.MM: the image of --server docker; of a --server remote whose version is not known",
     )
-    cores_awake: Annotated[bool | None, Panel.SERVER] = Field(
-        None,
-        description="Keep this host's cores from sleeping while a server runs; not with a CPU quota (ADR 16)",
-    )
     onnx: Annotated[str | None, Panel.OWN] = Field(
         None, description="An ONNX file instead of a folder of models/"
     )

@@ -67,8 +67,7 @@ def own_server(choice: ServerChoice, cell: Cell) -> ServerChoice:
 
 
 def adapt_to_server(plan: Plan, choice: ServerChoice, capabilities: ServerCapabilities) -> Plan:
-    """The plan as the chosen server can run it: with shared memory only if the server can open it, and with
-    the host's cores awake if the choice says so.
+    """The plan as the chosen server can run it: with shared memory only if the server can open it.
 
     A server that loads no models on request runs what it has loaded, and does not tell which cell that is:
     only a plan of a single cell can mean it, and both scenarios are measured on the one serving.
@@ -84,8 +83,6 @@ def adapt_to_server(plan: Plan, choice: ServerChoice, capabilities: ServerCapabi
                 f"{cell.name}: {choice.url or choice.name} takes no protocol {cell.online.protocol} "
                 f"(--protocol, or serving.protocol in model.yaml): give --protocol {usable}"
             )
-    if choice.cores_awake:
-        cells = [_with(cell, ("static", "dynamic"), cores_awake=True) for cell in cells]
     if not capabilities.shared_memory:
         cells = [_with(cell, ("offline", "online"), shared_memory="none") for cell in cells]
     if capabilities.loads:

@@ -1,1 +1,1 @@
-"""Two campaigns, or two cells in turns: what changed, and whether that is more than noise."""
+"""Compares two campaigns, or two cells in interleaved runs: what changed beyond noise."""

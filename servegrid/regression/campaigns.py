@@ -1,7 +1,7 @@
-"""What campaigns left behind, read as the two sides of a comparison.
+"""Compares the rows of two campaigns, A and B.
 
-A side is a campaign, or a folder of several campaigns of the same cells: its repeats. From repeats an
-interval holds what varies between runs. From one run there are only the windows of its points.
+Each may also be a folder of repeats: several campaigns of the same cells. Intervals from repeats include the
+variation between runs; a single campaign has only the windows of its points.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from servegrid.campaign import results
-from servegrid.campaign.columns import POINT_KEY, point_in_words
+from servegrid.campaign.columns import POINT_KEY, REMOVED, point_in_words
 from servegrid.campaign.results import CELLS, MEASUREMENTS, WHOLE, Row
 from servegrid.campaign.tables import read_parquet
 from servegrid.domain.errors import UserError
@@ -42,24 +42,25 @@ SETTINGS = (
         if name in MEASUREMENTS and name not in ("scenario", "request_count")
     ),
     "minimum_request_count",  # the plan's; `request_count` is how many there were
+    *REMOVED,
 )
-"""Rows that differ in one of these measure different things: refused, unless asked for."""
+"""Rows that differ in one of these measure different things: not compared without --across."""
 CONDITIONS = ("host", "triton_release", "server", "server_version", "generator_version")
-"""What may change between two runs and explain a difference: told, as are versions and the environment."""
+"""May change between two runs and explain a difference: reported, like versions and environment."""
 OF_REPEATS = ("throughput", "p50_ms", "p99_ms")
 OF_WINDOWS = {"throughput": "windows_throughput", "avg_ms": "windows_avg_ms"}
 
 
 class Rule(Value):
-    """How sure a regression must be, and how large; without `relevant` it depends on the repeats."""
+    """Confidence level and smallest relevant change of a regression; None: it depends on the repeats."""
 
     confidence: float = CONFIDENCE
     relevant: float | None = None
     across: bool = False
 
 
-class Side:
-    """The rows of one side."""
+class Repeats:
+    """The rows of a campaign, or of several campaigns of the same cells."""
 
     def __init__(self, name: str, cells: pl.DataFrame, measurements: pl.DataFrame) -> None:
         self.name, self.cells, self.measurements = name, cells, measurements
@@ -69,33 +70,33 @@ class Side:
         return self.cells["campaign"].n_unique()
 
     def points(self, cell: str) -> dict[tuple[Any, ...], list[Row]]:
-        """Point -> the rows of its repeats."""
+        """Point -> its row in each campaign."""
         found: dict[tuple[Any, ...], list[Row]] = {}
         for row in self.measurements.filter(pl.col("cell") == cell).iter_rows(named=True):
             found.setdefault(tuple(row[name] for name in POINT_KEY), []).append(row)
         return found
 
 
-def read_side(given: str, results_folder: Path) -> Side:
+def read_repeats(given: str, results_folder: Path) -> Repeats:
     """A campaign by its name or folder, or a folder of campaigns.
 
     Raises:
-        UserError: there are no rows.
+        UserError: no campaign there has rows.
     """
     folder = Path(given) if Path(given).is_dir() else results.campaign_folder(results_folder, given)
     folders = [folder] if _has_rows(folder) else sorted(f for f in folder.glob("*") if _has_rows(f))
     if not folders:
-        results.read(folder)  # says which campaigns there are
+        results.read(folder)  # raises UserError with the names of the campaigns
     tables = [_read(f) for f in folders]
     cells, measurements = (pl.concat(kind) for kind in zip(*tables, strict=True))
-    return Side(folder.name, cells, measurements)
+    return Repeats(folder.name, cells, measurements)
 
 
-def compare(a: Side, b: Side, rule: Rule) -> Comparison:
-    """Every cell of both sides.
+def compare(a: Repeats, b: Repeats, rule: Rule) -> Comparison:
+    """Compare every cell of A and B.
 
     Raises:
-        UserError: they have no cell in common, or measured different things.
+        UserError: A and B have no cell in common, or measured different things.
     """
     shared = set(a.cells["cell"]) & set(b.cells["cell"])
     if not shared:
@@ -126,15 +127,15 @@ def compare(a: Side, b: Side, rule: Rule) -> Comparison:
 
 
 def _compare_cell(
-    name: str, a: Side, b: Side, confidence: float, relevant: float, repeated: bool
+    name: str, a: Repeats, b: Repeats, confidence: float, relevant: float, repeated: bool
 ) -> CellComparison:
-    verdicts = [set(side.cells.filter(pl.col("cell") == name)["verdict"]) for side in (a, b)]
+    verdicts = [set(runs.cells.filter(pl.col("cell") == name)["verdict"]) for runs in (a, b)]
     if not all(verdicts):
         return CellComparison(cell=name, only_in="A" if verdicts[0] else "B")
     broken = ""
     if verdicts[0] <= set(WHOLE) and not verdicts[1] <= set(WHOLE):
         broken = f"{', '.join(sorted(verdicts[0]))} in A, {', '.join(sorted(verdicts[1]))} in B"
-    points = [side.points(name) for side in (a, b)]
+    points = [runs.points(name) for runs in (a, b)]
     both = [key for key in points[0] if key in points[1]]
     rows = [(points[0][key], points[1][key]) for key in both]
     return CellComparison(
@@ -149,32 +150,32 @@ def _figures(a: list[Row], b: list[Row], repeated: bool) -> Iterator[Figures]:
     point = point_in_words(a[0])
     if repeated:
         for metric in OF_REPEATS:
-            sides = [tuple(r[metric] for r in side if r[metric] is not None) for side in (a, b)]
-            if all(sides):
-                yield Figures(point=point, metric=metric, a=sides[0], b=sides[1])
+            values = [tuple(row[metric] for row in rows if row[metric] is not None) for rows in (a, b)]
+            if all(values):
+                yield Figures(point=point, metric=metric, a=values[0], b=values[1])
         return
     for metric, column in OF_WINDOWS.items():
-        sides = [tuple((side[0][column] or [])[-STABLE_WINDOWS:]) for side in (a, b)]
-        if all(sides):
-            yield Figures(point=point, metric=metric, a=sides[0], b=sides[1])
+        values = [tuple((rows[0][column] or [])[-STABLE_WINDOWS:]) for rows in (a, b)]
+        if all(values):
+            yield Figures(point=point, metric=metric, a=values[0], b=values[1])
 
 
 def _differing(a: list[Row], b: list[Row]) -> Iterator[str]:
     for column in SETTINGS:
-        sides = [sorted({json.dumps(row[column]) for row in side}) for side in (a, b)]
-        if sides[0] != sides[1]:
-            yield f"{column}: {', '.join(sides[0])} in A, {', '.join(sides[1])} in B"
+        values = [sorted({json.dumps(row[column]) for row in rows}) for rows in (a, b)]
+        if values[0] != values[1]:
+            yield f"{column}: {', '.join(values[0])} in A, {', '.join(values[1])} in B"
 
 
-def _conditions(a: Side, b: Side) -> Iterator[str]:
+def _conditions(a: Repeats, b: Repeats) -> Iterator[str]:
     for column in CONDITIONS:
-        sides = [sorted(set(side.measurements[column].drop_nulls())) for side in (a, b)]
-        if sides[0] != sides[1]:
-            yield f"{column}: {', '.join(sides[0])} -> {', '.join(sides[1])}"
+        values = [sorted(set(runs.measurements[column].drop_nulls())) for runs in (a, b)]
+        if values[0] != values[1]:
+            yield f"{column}: {', '.join(values[0])} -> {', '.join(values[1])}"
     for column in ("environment", "versions"):
         merged: list[dict[str, Any]] = [{}, {}]
-        for facts, side in zip(merged, (a, b), strict=True):
-            for text in side.cells[column].drop_nulls():
+        for facts, runs in zip(merged, (a, b), strict=True):
+            for text in runs.cells[column].drop_nulls():
                 facts |= json.loads(text)
         for name in sorted(merged[0].keys() & merged[1].keys() - {"name", "cpu", "gpu"}):
             if merged[0][name] != merged[1][name]:
@@ -186,7 +187,7 @@ def _has_rows(folder: Path) -> bool:
 
 
 def _read(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The tables of a campaign; of one that was copied without its rows, from their parquet files."""
+    """The tables of a campaign; from its parquet files where it was copied without its rows."""
     if (folder / "rows.jsonl").is_file():
         return results.read(folder)
     return (

@@ -13,6 +13,7 @@ from servegrid.host import proc
 from servegrid.host.files import write_atomic
 from servegrid.loadgen.client.lag import too_late
 from servegrid.regression.verdict import Figures
+from servegrid.servers.liveness import naming_a_lost_server
 
 METRICS = ("throughput", "p50_ms")
 RUN_S = 0.25
@@ -20,7 +21,7 @@ PAIRS = 20
 
 
 class CandidateEndpoint(Value):
-    """A model that is loaded, and the `profile_data` artifact with samples for it."""
+    """A loaded model, and the `profile_data` artifact with its samples."""
 
     endpoint: Endpoint
     samples: Path
@@ -48,23 +49,21 @@ class Run(Value):
 
 
 class InterleavedRuns(Value):
-    """Pair by pair; A and B take turns to begin."""
+    """The runs, pair by pair; A runs first in every other pair."""
 
     a: tuple[Run, ...]
     b: tuple[Run, ...]
 
     def figures(self, scenario: str, job: InterleavedJob) -> tuple[Figures, ...]:
-        """As the figures of one point; in doubt where the client limited A or B."""
-        doubts = (
-            f"{side}: {doubt}" for side, doubt in (("A", _doubt(self.a)), ("B", _doubt(self.b))) if doubt
-        )
-        doubt = "; ".join(doubts)
+        """The figures of one point; doubtful where the client limited A or B."""
+        doubts = {"A": _doubt(self.a), "B": _doubt(self.b)}
+        doubt = "; ".join(f"{candidate}: {reason}" for candidate, reason in doubts.items() if reason)
         return tuple(
             Figures(
                 point=f"{scenario}, batch {job.batch} x {job.concurrency}",
                 metric=metric,
-                a=tuple(getattr(turn, metric) for turn in self.a),
-                b=tuple(getattr(turn, metric) for turn in self.b),
+                a=tuple(getattr(run, metric) for run in self.a),
+                b=tuple(getattr(run, metric) for run in self.b),
                 in_pairs=True,
                 doubt=doubt,
             )
@@ -74,19 +73,19 @@ class InterleavedRuns(Value):
 
 def _doubt(runs: Sequence[Run]) -> str:
     """Why the client limited these runs, by the rule of a measured point; "" if it did not."""
-    lags = [turn.lag_ms for turn in runs if turn.lag_ms is not None]
+    lags = [run.lag_ms for run in runs if run.lag_ms is not None]
     lag_ms = statistics.mean(lags) if lags else 0.0
-    latency_ms = statistics.median(turn.p50_ms for turn in runs)
+    latency_ms = statistics.median(run.p50_ms for run in runs)
     if not too_late(lag_ms, latency_ms):
         return ""
     return f"the client was {lag_ms:.2f} ms late of {latency_ms:.2f} ms"
 
 
 def measure(job: InterleavedJob, logs: Path, name: str) -> InterleavedRuns:
-    """Measure both in a process of its own.
+    """Measure both candidates in a separate process.
 
     Raises:
-        StepError: it failed or hung; a server may be gone.
+        StepError: the process failed or hung, or a server is gone.
     """
     path = logs / f"{name}.b{job.batch}c{job.concurrency}.runs.json"
     result, log_path = path.with_suffix(".result.json"), path.with_suffix(".log")
@@ -94,5 +93,6 @@ def measure(job: InterleavedJob, logs: Path, name: str) -> InterleavedRuns:
     args = [sys.executable, "-P", "-m", "servegrid.regression.interleaved_process", str(path), str(result)]
     slowest_s = max(job.a.endpoint.first_request_ms, job.b.endpoint.first_request_ms) / 1e3
     limit = 120 + 2 * job.pairs * max(job.run_s, 20 * job.batch * job.concurrency * slowest_s)
-    proc.run(args, log_path=log_path, timeout_s=limit, repeat=shlex.join(args))
+    with naming_a_lost_server(job.a.endpoint), naming_a_lost_server(job.b.endpoint):
+        proc.run(args, log_path=log_path, timeout_s=limit, repeat=shlex.join(args))
     return InterleavedRuns.model_validate_json(result.read_text(encoding="utf-8"))

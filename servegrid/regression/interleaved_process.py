@@ -1,9 +1,9 @@
 """`python -m servegrid.regression.interleaved_process JOB.json RESULT.json`: runs of two served models.
 
-The loop is closed: each of `concurrency` workers keeps one request in flight, over async gRPC.
-Requests are serialised before, so that the client adds as little as it can, and the same to both. The
-tensors are in the messages. The beginning of a turn, a fifth of it, does not count. A thread probes all the
-while how late the event loop is, as in the client that measures points.
+The loop is closed: each of `concurrency` workers keeps one request in flight, over async gRPC. Requests are
+serialised before, so that the client adds little, and the same to both candidates; they contain the tensors.
+The first fifth of a run is discarded. A thread samples the lag of the event loop, as in the client that
+measures points.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ SETTLE = 0.2
 LEAST_REQUESTS = 10
 
 Lag = tuple[float, float]
-"""When it was looked, and how late the event loop was then, in seconds."""
+"""Time of a sample, and the lag of the event loop then, in seconds."""
 Infer = Callable[[Any], Awaitable[Any]]
 
 
 class CompletedRequest(NamedTuple):
-    """An answered request, in seconds on the clock of time.perf_counter."""
+    """An answered request: its end on the clock of time.perf_counter, and its latency, in seconds."""
 
     end: float
     latency: float
 
 
 class CandidateClient:
-    """One side: its requests as bytes, and the call that sends one."""
+    """The client of one candidate: its requests as bytes, and the call that sends one."""
 
     def __init__(self, infer: Infer, messages: list[Any]) -> None:
         self.infer, self.messages = infer, messages
 
-    async def turn(self, job: InterleavedJob, seconds: float, lags: list[Lag]) -> Run:
-        """Keep `concurrency` requests in flight for so long; `lags` grow meanwhile."""
+    async def run(self, job: InterleavedJob, seconds: float, lags: list[Lag]) -> Run:
+        """Keep `concurrency` requests in flight for `seconds`; `lags` grow meanwhile."""
         records: list[CompletedRequest] = []
         start = time.perf_counter()
 
         async def worker(number: int) -> None:
-            turn = number
+            index = number
             while (begin := time.perf_counter()) < start + seconds:
-                await self.infer(self.messages[turn % len(self.messages)])
+                await self.infer(self.messages[index % len(self.messages)])
                 records.append(CompletedRequest((end := time.perf_counter()), end - begin))
-                turn += 1
+                index += 1
 
         await asyncio.gather(*map(worker, range(job.concurrency)))
         settled = start + SETTLE * seconds
@@ -79,7 +79,7 @@ def main() -> None:
 
 async def _run_interleaved(job: InterleavedJob) -> InterleavedRuns:
     async with AsyncExitStack() as stack:
-        clients = [await _client(side, job.batch, stack) for side in (job.a, job.b)]
+        clients = [await _client(candidate, job.batch, stack) for candidate in (job.a, job.b)]
         slowest = 0.0
         for client in clients:
             for _ in range(WARM_UP_REQUESTS):
@@ -91,14 +91,14 @@ async def _run_interleaved(job: InterleavedJob) -> InterleavedRuns:
         found: list[list[Run]] = [[], []]
         with watching() as lags:
             for pair in range(job.pairs):
-                for side in (0, 1) if pair % 2 else (1, 0):
-                    found[side].append(await clients[side].turn(job, seconds, lags))
+                for candidate in (0, 1) if pair % 2 else (1, 0):
+                    found[candidate].append(await clients[candidate].run(job, seconds, lags))
     return InterleavedRuns(a=tuple(found[0]), b=tuple(found[1]))
 
 
 @contextmanager
 def watching() -> Iterator[list[Lag]]:
-    """How late this event loop is, for as long as the block runs."""
+    """Sample the lag of this event loop while the block runs."""
     lags: list[Lag] = []
 
     def probe(due: float) -> None:
@@ -109,10 +109,10 @@ def watching() -> Iterator[list[Lag]]:
         yield lags
 
 
-async def _client(side: CandidateEndpoint, batch: int, stack: AsyncExitStack) -> CandidateClient:
-    endpoint = side.endpoint
+async def _client(candidate: CandidateEndpoint, batch: int, stack: AsyncExitStack) -> CandidateClient:
+    endpoint = candidate.endpoint
     with connect(endpoint.grpc_url, endpoint.channel) as client:
-        samples = Samples.read(side.samples, server_config(client, endpoint.model))
+        samples = Samples.read(candidate.samples, server_config(client, endpoint.model))
     transport = await stack.enter_async_context(connect_transport("grpc", endpoint))
     requests = inline_requests(endpoint.model, samples, batch)
     return CandidateClient(transport.call, [transport.serialise(transport.message(r)) for r in requests])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from xml.etree import ElementTree
 
@@ -12,15 +13,16 @@ HEAD = ("cell", "point", "column", "A", "B", "change (interval)", "noise floor",
 
 
 def summary(comparison: Comparison) -> str:
-    """How many cells are what, in one line."""
+    """The number of cells of each verdict, in one line."""
     changes = [cell.change for cell in comparison.cells if not cell.only_in]
     counts = [f"{changes.count(kind)} {kind}" for kind in MARKS if kind in changes]
-    alone = [f"{n} only in {s}" for s in "AB" if (n := sum(c.only_in == s for c in comparison.cells))]
+    only_in: Counter[str] = Counter(cell.only_in for cell in comparison.cells if cell.only_in)
+    alone = [f"{only_in[name]} only in {name}" for name in "AB" if only_in[name]]
     return ", ".join([*counts, *alone])
 
 
 def lines(cell: CellComparison, judged: Iterable[Judged]) -> list[tuple[str, ...]]:
-    """Rows under HEAD."""
+    """The rows below HEAD."""
     return [
         (
             cell.cell,
@@ -37,10 +39,8 @@ def lines(cell: CellComparison, judged: Iterable[Judged]) -> list[tuple[str, ...
 
 
 def junit(comparison: Comparison) -> str:
-    """One test case a cell: a failure where it regressed, skipped where only one side has it.
-
-    The form is that of JUnit's Ant task, which build servers read.
-    """
+    """JUnit XML in the form of Ant's task: a test case for each cell, failed where it regressed, skipped
+    where only A or only B has it."""
     cells = comparison.cells
     suite = ElementTree.Element(
         "testsuite",
@@ -57,9 +57,11 @@ def junit(comparison: Comparison) -> str:
             continue
         worse = [entry for entry in cell.judged if entry.change == "regressed"]
         if cell.change == "regressed":
-            said = [f"{e.figures.point}: {e.figures.metric} {e.a:.2f} -> {e.b:.2f}, {e.text}" for e in worse]
-            said = [*filter(None, [cell.broken]), *said]
-            ElementTree.SubElement(case, "failure", message=said[0]).text = "\n".join(said)
+            reasons = [
+                f"{e.figures.point}: {e.figures.metric} {e.a:.2f} -> {e.b:.2f}, {e.text}" for e in worse
+            ]
+            reasons = [*filter(None, [cell.broken]), *reasons]
+            ElementTree.SubElement(case, "failure", message=reasons[0]).text = "\n".join(reasons)
         output = ElementTree.SubElement(case, "system-out")
         rows = [*cell.differences, *("  ".join(line[1:]) for line in lines(cell, cell.judged))]
         output.text = "\n".join([comparison.method, *comparison.conditions, *rows])
@@ -68,13 +70,13 @@ def junit(comparison: Comparison) -> str:
 
 
 def markdown(comparison: Comparison) -> str:
-    """What changed first; everything else folded away."""
+    """The changed figures first, then all figures, folded."""
     parts = [f"### servegrid: `{comparison.a}` (A) against `{comparison.b}` (B)", summary(comparison)]
     around = [f"- {entry}" for entry in comparison.conditions]
     differences = dict.fromkeys(d for cell in comparison.cells for d in cell.differences)
     around += [f"- **different settings:** {entry}" for entry in differences]
     if around:
-        parts.append("\n".join(["Differs around them:", *around]))
+        parts.append("\n".join(["Different conditions and settings:", *around]))
     broken = [f"- {MARKS['regressed']}: {c.cell}: {c.broken}" for c in comparison.cells if c.broken]
     if broken:
         parts.append("\n".join(broken))

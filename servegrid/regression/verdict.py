@@ -1,4 +1,4 @@
-"""Whether a change is a regression: the one rule behind every form of a comparison."""
+"""The rule that decides whether a change is a regression."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from servegrid.regression.intervals import Interval, independent, paired, togeth
 Change = Literal["regressed", "improved", "same", "unclear"]
 
 CONFIDENCE = 0.99
-"""Of all intervals of one cell together: of a hundred cells that did not change, one at most is flagged."""
+"""Of all intervals of one cell together: of a hundred unchanged cells at most one is flagged."""
 RELEVANT = 0.02
-"""A change below this is of no interest: two loads of one model differ by about as much."""
+"""Smallest change reported, from repeats: two loads of one model differ by about as much."""
 RELEVANT_SINGLE = 0.10
-"""The same where each side ran once: windows of one run do not tell how runs differ, and within 10 % they
-count as equal (the rule of a stable point)."""
+"""The same where A and B ran once: the windows of one run do not show how runs differ, and windows within
+10 % count as equal (the rule of a stable point)."""
 
 HIGHER_IS_BETTER = ("throughput",)
 
 
 class Figures(Value):
-    """One column at one point, which is named in words: the repeats of either side. `in_pairs`: they were
-    taken in turns; `doubt`: why they may hide a change."""
+    """The values of one column at one point (named in words) in A and in B. `in_pairs`: from interleaved
+    runs; `doubt`: why the values may hide a change."""
 
     point: str
     metric: str
@@ -36,7 +36,7 @@ class Figures(Value):
 
 
 class Judged(Value):
-    """Figures with their geometric means, and what is to be said of them."""
+    """Figures with their geometric means and the verdict."""
 
     figures: Figures
     a: float
@@ -46,7 +46,7 @@ class Judged(Value):
 
     @property
     def text(self) -> str:
-        """The change and its interval, in percent of A; and what is to be doubted of them."""
+        """The change and its interval, in percent of A, and the doubt."""
         if self.interval is None:
             return "too few repeats"
         i, doubt = self.interval, self.figures.doubt
@@ -54,7 +54,7 @@ class Judged(Value):
 
 
 class CellComparison(Value):
-    """One cell of both sides; `broken` says why it cannot be compared by figures (worse: a regression)."""
+    """One cell of A and B; `broken`: the worse verdict of B, which is a regression whatever the figures."""
 
     cell: str
     judged: tuple[Judged, ...] = ()
@@ -64,7 +64,7 @@ class CellComparison(Value):
 
     @property
     def change(self) -> Change:
-        """The worst of its points, where any is certain."""
+        """The worst change of its points; unclear if none is certain."""
         changes = [entry.change for entry in self.judged]
         if self.broken or "regressed" in changes:
             return "regressed"
@@ -74,7 +74,7 @@ class CellComparison(Value):
 
 
 class Comparison(Value):
-    """Two sides, how they were compared, and every cell. `conditions`: what differs around them."""
+    """The comparison of A and B, cell by cell; `conditions`: differences of hosts and versions."""
 
     a: str
     b: str
@@ -90,8 +90,8 @@ class Comparison(Value):
 def judge(
     figures: Sequence[Figures], confidence: float = CONFIDENCE, relevant: float | None = None
 ) -> tuple[Judged, ...]:
-    """Every figure of one cell. Changed is what lies wholly beyond `relevant` (a share), the same what lies
-    wholly within it and is not in doubt: what hides a change makes it smaller, not larger."""
+    """Judge the figures of one cell: `regressed` or `improved` where the interval lies wholly beyond
+    `relevant` (a share), `same` where it lies wholly within and there is no doubt: a doubt hides changes."""
     each = together(confidence, len(figures))
     limit = RELEVANT if relevant is None else relevant
     return tuple(_judge(entry, each, limit) for entry in figures)

@@ -9,18 +9,12 @@ import altair as alt
 from altair import datum
 
 from servegrid.domain.values import Value
-from servegrid.reporting.columns import CELLS, PARTS, POINTS, Column
+from servegrid.loadgen.latency import COMPONENTS
+from servegrid.reporting.columns import CELLS, POINTS, Column
 from servegrid.reporting.tables import Table
 
-COLOURS = {
-    "client_send_ms": "#b8c4d6",
-    "network_server_send_recv_ms": "#7d93b2",
-    "server_queue_ms": "#f2a541",
-    "server_compute_input_ms": "#9bd1b5",
-    "server_compute_infer_ms": "#1b7f5c",
-    "server_compute_output_ms": "#55b08a",
-    "client_recv_ms": "#d8dee8",
-}
+COLOURS = ["#b8c4d6", "#7d93b2", "#f2a541", "#9bd1b5", "#1b7f5c", "#55b08a", "#d8dee8"]
+"""Of the latency's components, in their order."""
 KINDS = ["#0b6bcb", "#d1495b", "#2e933c", "#8a4fbe", "#e07a1f", "#12857f", "#b5557d", "#6b6e76", "#a38a00"]
 IN_COLUMNS: dict[str, Any] = {"orient": "top", "columns": {"expr": "width < 400 ? 1 : 3"}}
 """A legend that a phone does not cut."""
@@ -190,7 +184,8 @@ def _pareto(load: str) -> Any:
 
 def _breakdown(x: str) -> Any:
     """Average latency of one cell's points, stacked from its components as in the published plots."""
-    names = list(PARTS)
+    titles = {column: component.title for column, component in COMPONENTS.items()}
+    names = list(titles)
     return (
         _of(x)
         .transform_fold([*names], as_=["part", "ms"])
@@ -202,8 +197,8 @@ def _breakdown(x: str) -> Any:
             color=alt.Color(
                 "part:N",
                 title=None,
-                scale=alt.Scale(domain=names, range=[COLOURS[name] for name in names]),
-                legend=alt.Legend(**IN_COLUMNS, labelExpr=f"{PARTS!r}[datum.label]"),
+                scale=alt.Scale(domain=names, range=COLOURS),
+                legend=alt.Legend(**IN_COLUMNS, labelExpr=f"{titles!r}[datum.label]"),
             ),
             order=alt.Order("place:Q"),
             tooltip=["cell:N", "batch:Q", "concurrency:Q", "part:N", alt.Tooltip("ms:Q", format=".3f")],

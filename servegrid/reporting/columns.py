@@ -10,17 +10,7 @@ import polars as pl
 
 from servegrid.campaign.columns import LOAD, TRUST
 from servegrid.domain.values import Value
-
-PARTS = {
-    "client_send_ms": "client send",
-    "network_server_send_recv_ms": "network + server send/recv",
-    "server_queue_ms": "server queue",
-    "server_compute_input_ms": "compute input",
-    "server_compute_infer_ms": "compute infer",
-    "server_compute_output_ms": "compute output",
-    "client_recv_ms": "client recv",
-}
-"""The components of a request's latency, in the order in which it goes through them."""
+from servegrid.loadgen.latency import COMPONENTS
 
 FILTERS = ("model", "format", "precision", "gpu")
 """What the reader can pick by."""
@@ -74,7 +64,7 @@ POINTS = _columns(
     ("p95_ms", "p95 ms", 2),
     ("p99_ms", "p99 ms", 2),
     ("avg_ms", "avg ms", 2),
-    *((name, f"{title} ms", 3) for name, title in PARTS.items()),
+    *((column, f"{component.title} ms", 3) for column, component in COMPONENTS.items()),
     ("framework_avg_ms", "framework avg ms", 2),
     ("share_of_limit", "share of the limit", 3),
     ("limit_throughput", "limit, inferences/s", 1),

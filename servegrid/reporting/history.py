@@ -41,7 +41,11 @@ SAME = ("cell", "profile", "random_weights")
 SAME_POINT = (*SAME, *columns.POINT_KEY, "shared_memory", "protocol", "max_batch_size", "generator")
 """What two measurements must share to be compared."""
 PLAIN = ("gpu", "cpu", "host", "triton_release", "server", "server_version", "backend")
-SET = ("generator_version", *(name for name in Serving.model_fields if name not in (*SAME_POINT, *PLAIN)))
+SET = (
+    "generator_version",
+    *(name for name in Serving.model_fields if name not in (*SAME_POINT, *PLAIN)),
+    *columns.REMOVED,
+)
 """What else may have changed between two of them: where it ran, and what was set."""
 LAST = 12
 """Campaigns that a report looks back on."""

@@ -15,7 +15,7 @@ from servegrid.campaign.results import Verdict
 from servegrid.domain.slo import Slo
 from servegrid.reporting.charts import Drawing
 from servegrid.reporting.columns import FILTERS
-from servegrid.reporting.markdown import cores, verdicts
+from servegrid.reporting.markdown import verdicts
 from servegrid.reporting.recommendation import NOTHING, UNPROVEN, Recommendation, best, frontier, lead_text
 from servegrid.reporting.tables import Table
 
@@ -95,7 +95,7 @@ def library() -> str:
 
 def _header(campaign: str, cells: pl.DataFrame) -> str:
     gpus = ", ".join(cells["gpu"].drop_nulls().unique(maintain_order=True))
-    where = html.escape(" · ".join((gpus, *cores(cells), verdicts(cells), campaign)))
+    where = html.escape(" · ".join((gpus, verdicts(cells), campaign)))
     return f'<header><p class="brand">servegrid</p><h1>What to ship</h1><p class="where">{where}</p></header>'
 
 

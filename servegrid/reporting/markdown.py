@@ -59,12 +59,6 @@ def verdicts(cells: pl.DataFrame) -> str:
     return ", ".join(f"{number} {verdict}" for verdict, number in counts) or "no cell has finished yet"
 
 
-def cores(cells: pl.DataFrame) -> list[str]:
-    """A note where the host's cores were kept from sleeping."""
-    awake = any(parse_json(text).get("cores_awake") for text in cells["dynamic"])
-    return ["cores kept awake"] if awake else []
-
-
 def _head(campaign: str, cells: pl.DataFrame, measurements: pl.DataFrame, slo: Slo | None) -> list[str]:
     ship = _answer(cells, measurements, slo)
     return [f"# servegrid campaign {campaign}", _where(cells), "## What to ship", ship]
@@ -77,7 +71,7 @@ def _where(cells: pl.DataFrame) -> str:
     host = parse_json(row["environment"])
     words_of = {"cores": "{} cores", "memory_gb": "{} GB", "system": "{}", "python": "Python {}"}
     known = [words.format(host[name]) for name, words in words_of.items() if name in host]
-    return ", ".join([f"On {row['gpu']} (profile `{row['profile']}`)", *known, *cores(cells)]) + "."
+    return ", ".join([f"On {row['gpu']} (profile `{row['profile']}`)", *known]) + "."
 
 
 def _answer(cells: pl.DataFrame, measurements: pl.DataFrame, slo: Slo | None) -> str:

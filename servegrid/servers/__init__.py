@@ -1,16 +1,15 @@
-"""Triton providers: one module a way to get a server, all of one shape, registered here by name."""
+"""Providers of a Triton server: one module for each way to get one, all with the same functions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tritonclient.utils import InferenceServerException
 
 from servegrid.domain.errors import StepError
 from servegrid.domain.server import ServerChoice
-from servegrid.host import proc
 from servegrid.host.stage_timer import work
 from servegrid.servers import docker, embedded, remote
 from servegrid.servers.base import Running, ServerProvider
@@ -21,27 +20,18 @@ SERVERS: dict[str, ServerProvider] = {"embedded": embedded, "docker": docker, "r
 
 @contextmanager
 def server(choice: ServerChoice, site: Site, repository: Path, log_path: Path) -> Iterator[Running]:
-    """A server by the provider's name; its start and stop are counted apart from a cell's stages. Where
-    it is chosen so, this host's cores stay awake meanwhile.
+    """A server of the chosen provider; its start and stop are timed apart from a cell's stages.
 
     Raises:
-        StepError: the server did not start or answer, or the cores did not stay awake.
+        StepError: the server did not start, or did not answer.
     """
     with ExitStack() as stack:
         with work("server_start"):
-            awake = proc.cores_awake(log_path) if choice.cores_awake else nullcontext(_nothing)
-            check_awake = stack.enter_context(awake)
             running = stack.enter_context(SERVERS[choice.name].serve(site, repository, log_path, choice))
-            check_awake()
         try:
             yield running
-            check_awake()
         except InferenceServerException as error:
             raise StepError(f"the server did not answer: {error}", log=running.log) from error
         finally:
             with work("server_stop"):
                 stack.close()
-
-
-def _nothing() -> None:
-    """What there is to check where no core is kept awake."""

@@ -1,4 +1,4 @@
-"""What every provider of a Triton server has, and what it gives."""
+"""The interface of a provider of Triton servers, and the server that it gives."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from servegrid.store.site import Site
 
 
 class Running(Value):
-    """A server that has said it is ready. `shm_prefix` starts the names of its shared memory, `pid` is the
-    process whose end is the server's, where it is one of this host. `models` says how they get there: from
-    the `repository` on disk, with each load request (`upload`), or not at all (`fixed`: what is loaded
-    stays)."""
+    """A ready server.
+
+    shm_prefix: the start of its shared memory's names; pid: the process that ends with the server, None on
+    another host; models: how models get there: from the `repository` on disk, with each load request
+    (`upload`), or not at all (`fixed`: it keeps what it has loaded).
+    """
 
     grpc_url: str
     http_url: str
@@ -29,7 +31,7 @@ class Running(Value):
 
 
 class ServerProvider(Protocol):
-    """What a provider's module has."""
+    """The functions of a provider's module."""
 
     OPTIONS: ServerOptions
 
@@ -37,7 +39,7 @@ class ServerProvider(Protocol):
         """What its server can do; raises UserError if the server does not answer."""
 
     def problems(self, site: Site, choice: ServerChoice) -> list[str]:
-        """Why no server can be got here, each with what to do; empty when one can."""
+        """Why no server can be started here, each with what to do; empty when one can."""
 
     def serve(
         self, site: Site, repository: Path, log_path: Path, choice: ServerChoice

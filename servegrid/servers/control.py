@@ -26,8 +26,8 @@ def load(
     log: str,
     files: Mapping[str, bytes] | None = None,
 ) -> None:
-    """Load `model` with `config` (JSON), after unloading the one that is there; from `files`, by their place
-    in its folder, where the server has no repository of ours.
+    """Load `model` with `config` (JSON), after unloading a loaded one; from `files` (place in the model's
+    folder -> content) where the server has no repository of ours.
 
     Raises:
         StepError: the server refused or took longer than `timeout_s`.
@@ -40,7 +40,7 @@ def load(
 
 
 def unload(client: Any, model: str, *, timeout_s: float) -> None:
-    """Unload `model` and wait until it is gone: the server's own answer comes before that.
+    """Unload `model` and wait until it is gone; the server answers earlier.
 
     Raises:
         InferenceServerException: the server refused, or the model was not gone after `timeout_s`.
@@ -56,10 +56,8 @@ def unload(client: Any, model: str, *, timeout_s: float) -> None:
 
 
 def unload_all(url: str, *, timeout_s: float) -> None:
-    """Unload what a server has loaded; a server that no longer answers is left alone.
-
-    A server that stops with models loaded looks at them once a second only.
-    """
+    """Unload all models of a server, which then stops faster: with models loaded it checks them once a
+    second. A server that no longer answers is left alone."""
     with triton.InferenceServerClient(url) as client:
         try:
             for model in client.get_model_repository_index(client_timeout=timeout_s).models:
@@ -69,9 +67,9 @@ def unload_all(url: str, *, timeout_s: float) -> None:
 
 
 def _reason(model: str, log: str) -> str:
-    """Why a config was refused: the server's answer does not say, its log does."""
-    said = [line for line in proc.tail(Path(log)).splitlines() if f"model directory '{model}'" in line]
-    return f"\n{said[-1]}" if said else ""
+    """Why a config was refused, from the server's log: its answer does not contain the reason."""
+    lines = [line for line in proc.tail(Path(log)).splitlines() if f"model directory '{model}'" in line]
+    return f"\n{lines[-1]}" if lines else ""
 
 
 def _state(client: Any, model: str) -> str:

@@ -1,6 +1,6 @@
 """NVIDIA's Triton image of a cell's release, started by the docker CLI.
 
-It has the native backends; its python backend has no framework, so nothing is hosted there.
+It has the native backends. Its Python backend has no framework, so it hosts no model.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ READY_S = 300.0  # a large image's first start on a card
 
 
 def capabilities(choice: ServerChoice) -> ServerCapabilities:
-    """What the images can do: the newest release known, or the wanted one, and for formats whose backend
-    later images lack the last that has it.
+    """The newest known release, or the wanted one; for a format whose backend later images lack, the last
+    release that has it.
 
     Raises:
         UserError: the wanted release is not one of triton_releases.yaml.
@@ -90,8 +90,8 @@ def serve(site: Site, repository: Path, log_path: Path, choice: ServerChoice) ->
 
 @functools.cache
 def _shared_memory(image: str) -> tuple[str, ...]:
-    """The option by which newer servers take clients' shared memory, where this image knows it: older ones
-    refuse it (triton-inference-server/server, pull request 8739). Asked for help, Triton exits with 1."""
+    """The option that lets clients use shared memory, if this image knows it: newer servers need it, older
+    ones refuse it (triton-inference-server/server, pull request 8739). `tritonserver --help` exits with 1."""
     probe = Container(image=image, name=containers.fresh_name())
     known = containers.output(probe, ["tritonserver", "--help"])
     return ("--allow-client-shm=true",) if "--allow-client-shm" in known else ()

@@ -22,7 +22,7 @@ from servegrid.servers.base import Running
 from servegrid.servers.launch import PORT_TAKEN, Start, started
 from servegrid.store.site import Site
 
-OPTIONS = ServerOptions(takes=("cores_awake",))
+OPTIONS = ServerOptions(takes=())
 WHEEL = "nvidia-pytriton==0.7.0"
 TRITON_RELEASE = "24.10"  # its server says 2.51.0
 BACKENDS: tuple[str, ...] = ("python",)

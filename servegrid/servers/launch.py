@@ -1,4 +1,4 @@
-"""A tritonserver that a process of ours runs: its ports, its options, and the wait until it is ready."""
+"""Starts a tritonserver as a process of ours: its ports, its options, the wait until it is ready."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ from servegrid.servers.control import unload_all
 
 KINDS = ("http", "grpc", "metrics")
 PORT_TAKEN = "already in use"
-"""How tritonserver says that it cannot listen where it should."""
+"""In tritonserver's message about a port that it cannot listen on."""
 READY_TIMEOUT_S = 2.0
 UNLOAD_S = 10.0
 STOP_S = 10.0
 
 
 class Start(NamedTuple):
-    """What one server is started with: free loopback ports by kind, and the start of its shared memory's
-    names."""
+    """Free loopback ports by kind, and the start of the shared memory's names, of one server."""
 
     ports: dict[str, int]
     shm_prefix: str
@@ -67,7 +66,7 @@ def started(
     container: str = "-",
     pid: Callable[[subprocess.Popen[bytes]], int | None] = lambda process: process.pid,
 ) -> Iterator[Running]:
-    """The server that `args` runs in the foreground, once it is ready; gone when the block ends.
+    """The server that `args` runs in the foreground, once it is ready; stopped when the block ends.
 
     Raises:
         StepError: it ended or was not ready within `ready_s`.
@@ -93,7 +92,7 @@ def started(
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nothing listens on; all are held until the last is found, so they differ."""
+    """Different ports that nothing listens on; all are held until the last is found."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
         for entry in sockets:
@@ -102,7 +101,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def _wait_ready(process: subprocess.Popen[bytes], start: Start, log_path: Path, ready_s: float) -> str:
-    """The server's version, once it is ready by both protocols."""
+    """Wait until the server is ready by both protocols; returns its version."""
     deadline = time.monotonic() + ready_s
     with triton.InferenceServerClient(f"127.0.0.1:{start.ports['grpc']}") as client:
         while time.monotonic() < deadline:
@@ -117,7 +116,7 @@ def _wait_ready(process: subprocess.Popen[bytes], start: Start, log_path: Path, 
             ):
                 if client.is_server_ready(client_timeout=READY_TIMEOUT_S):
                     found = client.get_server_metadata(client_timeout=READY_TIMEOUT_S)
-                    # Where another server has taken a port, it is that one which answers there.
+                    # Another server may have taken a port: then that one answers there.
                     if found.name == _name_by_http(start.ports["http"]) == start.shm_prefix:
                         return str(found.version)
             time.sleep(0.02)
@@ -125,7 +124,7 @@ def _wait_ready(process: subprocess.Popen[bytes], start: Start, log_path: Path, 
 
 
 def _name_by_http(port: int) -> str:
-    """The name of the server there; asked without the proxy that the environment may name."""
+    """The name of the server on this port, without the environment's proxy."""
     with contextlib.closing(
         http.client.HTTPConnection("127.0.0.1", port, timeout=READY_TIMEOUT_S)
     ) as connection:

@@ -1,4 +1,4 @@
-"""Whether the model that a server has loaded is the one that a cell would have loaded."""
+"""Checks that the model which a server has loaded is the cell's."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from servegrid.servers.connection import TIMEOUT_S
 
 
 def check_loaded(client: Any, model: str, config: str, *, log: str) -> None:
-    """Compare the server's config of `model` with the wanted one (JSON), in what a client can tell apart.
+    """Compare the server's config of `model` with the cell's (JSON), in the fields that a client can see.
 
     Raises:
-        UnsupportedError: it is not loaded, or serves something else.
+        UnsupportedError: the model is not loaded, or its config differs.
         StepError: the server does not answer.
     """
     wanted = json_format.Parse(config, pb.ModelConfig())

@@ -11,29 +11,30 @@ from servegrid.domain.errors import InfeasibleError
 from servegrid.host.memory import has_ended
 
 
-def check_fit(ask: Callable[[int], object], sizes: Sequence[int]) -> None:
-    """Have the model answer the largest of the batch sizes; where memory ends, bisect the others.
+def check_fit(infer: Callable[[int], object], sizes: Sequence[int]) -> None:
+    """Run the largest of the batch sizes; out of memory, find the largest that runs by bisection.
 
-    `ask` sends one request of a size, and raises what the server says.
+    `infer` sends one request of a size, and raises the server's error.
 
     Raises:
-        InfeasibleError: memory ended; holds the largest of the sizes that was answered.
+        InfeasibleError: out of memory; has the largest of the sizes that ran.
         InferenceServerException: a request failed for another reason.
     """
     ordered = sorted(set(sizes))
-    said = _why_not(ask, ordered[-1])
-    if said is None:
+    reason = _out_of_memory(infer, ordered[-1])
+    if reason is None:
         return
-    fitting = bisect_left(ordered[:-1], True, key=lambda size: _why_not(ask, size) is not None)
+    fitting = bisect_left(ordered[:-1], True, key=lambda size: _out_of_memory(infer, size) is not None)
     largest = ordered[fitting - 1] if fitting else 0
-    told = f"the largest that fits is {largest}: --max-batch-size {largest}" if largest else "none fits"
-    raise InfeasibleError(f"memory ended at batch {ordered[-1]}; {told} ({said})", largest_batch=largest)
+    found = f"the largest that fits is {largest}: --max-batch-size {largest}"
+    fits = found if largest else "no tested size fits"
+    raise InfeasibleError(f"out of memory at batch {ordered[-1]}; {fits} ({reason})", largest_batch=largest)
 
 
-def _why_not(ask: Callable[[int], object], size: int) -> str | None:
-    """What the server says, in one line, where memory does not hold a batch of this size."""
+def _out_of_memory(infer: Callable[[int], object], size: int) -> str | None:
+    """The server's error, in one line, if a batch of this size runs out of memory."""
     try:
-        ask(size)
+        infer(size)
     except InferenceServerException as error:
         if not has_ended(str(error)):
             raise

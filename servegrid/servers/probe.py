@@ -1,4 +1,4 @@
-"""What a running Triton can do, found by asking it."""
+"""Finds out by requests what a running Triton can do."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Probed(Value):
 
     @property
     def lacks(self) -> list[str]:
-        """What cannot be done there, in words."""
+        """What the server cannot do, in words."""
         found = []
         if not self.control:
             found.append("it loads no models on request: what is loaded is measured, as it is")
@@ -77,12 +77,13 @@ def probe(choice: ServerChoice) -> Probed:
 
 
 def _name() -> str:
-    """A name that no model and no region has."""
+    """A name that no model and no region has yet."""
     return f"servegrid_probe_{uuid.uuid4().hex}"
 
 
 def _has_control(client: Any) -> bool:
-    """Only explicit model control takes an unload; of a model that is not there, it does nothing."""
+    """Whether model control is explicit: only then is unloading accepted, and without effect for an unknown
+    model."""
     try:
         client.unload_model(_name(), client_timeout=PROBE_TIMEOUT_S)
     except InferenceServerException:
@@ -92,16 +93,17 @@ def _has_control(client: Any) -> bool:
 
 @functools.cache
 def _backends_by_loading(choice: ServerChoice) -> tuple[str, ...]:
-    """Those that do not fail to be found when a model is to be loaded by them: nothing lists them. The server
-    is another's: one process of ours asks it once."""
+    """Backends found by loading a tiny model with each, as no request lists them; once in a process, as the
+    server is not ours."""
     with connect(choice.address, choice.channel) as client:
         return tuple(backend for backend in BACKENDS if _has_backend(client, backend, choice))
 
 
 def _has_backend(client: Any, backend: str, choice: ServerChoice) -> bool:
-    """Whether a tiny model of it is loaded, or fails by another fault than its backend's absence: that is the
-    probe's own, whose file is no model, except to the python backend: a model.py that is none makes the load
-    hang (2.51). Where the answer does not come in time, there is no telling, and it counts as absent."""
+    """Whether a tiny model loads with the backend, or fails for another reason than a missing backend.
+
+    The probe's file is a model for the Python backend only, where an invalid model.py makes the load hang
+    (2.51); the other backends refuse it. A backend without an answer in time counts as absent."""
     name = _name()
     config = {"name": name, "backend": backend, "max_batch_size": 1}
     if backend == "tensorflow":
@@ -124,7 +126,7 @@ def _has_backend(client: Any, backend: str, choice: ServerChoice) -> bool:
 
 
 def _take_away(client: Any, name: str, choice: ServerChoice) -> None:
-    """Unload a probe's model, also one whose load may still go on: the server does one after the other."""
+    """Unload a probe's model, even while it loads: the server handles one request after the other."""
     try:
         client.unload_model(name, client_timeout=UNLOAD_S)
     except InferenceServerException as error:
@@ -137,7 +139,7 @@ def _backends_in_use(client: Any, loaded: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _shares_memory(client: Any) -> bool:
-    """Whether the server opens a region that was just made here, under a name that nobody else has."""
+    """Whether the server opens a region of shared memory that was just created here, under a unique name."""
     name = _name()
     region = shm.create_shared_memory_region(name, f"/{name}", 64)
     try:

@@ -1,7 +1,7 @@
-"""A Triton that runs already, on whatever host: attached to over gRPC, left as it was found.
+"""A Triton that runs already on any host, attached over gRPC and left in the state found.
 
 With explicit model control a cell's model is sent with the request that loads it, so the server needs no
-repository of ours. Without, only a model that is loaded there already can be measured, as it is.
+repository of ours. Without, only a model that is loaded already can be measured, as it is.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def capabilities(choice: ServerChoice) -> ServerCapabilities:
 
 
 def problems(site: Site, choice: ServerChoice) -> list[str]:
-    """Why it cannot be attached to."""
+    """Why the server cannot be used."""
     try:
         capabilities(choice)
     except UserError as error:
@@ -64,8 +64,8 @@ def problems(site: Site, choice: ServerChoice) -> list[str]:
 
 @contextmanager
 def serve(site: Site, repository: Path, log_path: Path, choice: ServerChoice) -> Iterator[Running]:
-    """The server, with the models of `repository` (its folders) not loaded; what we load there is unloaded
-    when the block ends.
+    """The server, with no model of `repository` loaded; the models that we load are unloaded when the block
+    ends.
 
     Raises:
         StepError: it does not answer any more, or has a model of that name, which would be replaced.
@@ -102,10 +102,10 @@ def serve(site: Site, repository: Path, log_path: Path, choice: ServerChoice) ->
 
 
 def uploads(model: Path) -> dict[str, bytes]:
-    """The files of a model's folder as a load request takes them, by their place below the folder.
+    """The files of a model's folder for a load request: place below the folder -> content.
 
     Raises:
-        UnsupportedError: they are more than a request can carry.
+        UnsupportedError: they are larger than a request may be.
     """
     files: dict[str, bytes] = {}
     for folder, _, names in os.walk(model, followlinks=True):
@@ -133,7 +133,7 @@ def _release(choice: ServerChoice, found: Probed) -> str:
 
 
 def _note(choice: ServerChoice, found: Probed, log_path: Path) -> None:
-    """What was found, in the log that stands for the server's own, which is where it runs."""
+    """Write the findings into a log in place of the server's own, which lies on its host."""
     lines = [f"attached to Triton {found.version} at {choice.url}", *found.lacks]
     log_path.parent.mkdir(parents=True, exist_ok=True)
     log_path.write_text("\n".join([*lines, "its log is on its host", ""]), encoding="utf-8")

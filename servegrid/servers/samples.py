@@ -45,17 +45,17 @@ class Samples:
     @classmethod
     def read(cls, artifact: Path, config: str) -> Samples:
         """Samples of a `profile_data` artifact for a model config (JSON)."""
-        told = json.loads(config)
+        model = json.loads(config)
         dtypes, output_dtypes = (
-            {entry["name"]: entry["data_type"].removeprefix("TYPE_") for entry in told.get(kind, ())}
+            {entry["name"]: entry["data_type"].removeprefix("TYPE_") for entry in model.get(kind, ())}
             for kind in ("input", "output")
         )
         with np.load(artifact / "samples.npz") as file:
             arrays = {name: file[f"x/{name}"] for name in dtypes}
-        if not told.get("max_batch_size"):
-            return cls(arrays, dtypes, int(told["input"][0]["dims"][0]), output_dtypes=output_dtypes)
+        if not model.get("max_batch_size"):
+            return cls(arrays, dtypes, int(model["input"][0]["dims"][0]), output_dtypes=output_dtypes)
         flat_inputs, flat_outputs = (
-            tuple(entry["name"] for entry in told.get(kind, ()) if "reshape" in entry)
+            tuple(entry["name"] for entry in model.get(kind, ()) if "reshape" in entry)
             for kind in ("input", "output")
         )
         arrays |= {name: arrays[name][:, None] for name in flat_inputs}

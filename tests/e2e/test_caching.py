@@ -23,7 +23,7 @@ import sys
 from prefect import flow, tags
 from servegrid.plan.options import SweepOptions
 from tasks.planning import plan
-from flows.qualify import build_cell
+from flows.cell import build_cell
 from servegrid.store.build import Workplace
 from servegrid.store.site import default_site
 

@@ -1,4 +1,4 @@
-"""`servegrid compare --run` for real: both cells are built, served at the same time and measured in turns."""
+"""`servegrid compare --run` for real: both cells built, served at once and measured in interleaved runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_cell_against_itself_at_every_point(command: Any, tmp_path: Path) -> N
     form = tmp_path / "junit.xml"
     code, output = command.run("compare", CELL, CELL, "--run", "--pairs", "2", "--junit", str(form))
     assert code == 0, output
-    assert "2 pairs of turns" in output
+    assert "from 2 pairs" in output
     (case,) = ElementTree.parse(form).getroot().findall("testcase")  # noqa: S314  # our own
     assert case.get("name") == CELL
     folder = command.campaign

@@ -172,6 +172,8 @@ def test_a_server_killed_in_mid_measurement_costs_one_cell(command: Any, wait_fo
     assert process.returncode == 1, output
     verdicts = [row["verdict"] for row in command.rows() if row["kind"] == "cell"]
     assert verdicts[0] == "error", output
+    (cell, *_) = (row for row in command.rows() if row["kind"] == "cell")
+    assert cell["log"].endswith("tritonserver.log") and cell["log"] in cell["reason"]
     assert verdicts[1] in MEASURED, output
     assert of_site(command) == []
     assert not regions(prefix)

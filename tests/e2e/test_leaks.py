@@ -26,13 +26,14 @@ MEMORY_MB = 0.3
 
 NOOP = """
 import sys
-import flows.qualify as qualify
+import flows.cell as cells
 from contextlib import ExitStack
 from servegrid.cli.main import main
 from servegrid.checks.verdict import Correctness
 from servegrid.checks.invariance import Invariance
 from servegrid.loadgen.client.regions import region
 from servegrid.domain.arrays import TensorMatch
+from servegrid.servers import server
 from servegrid.servers.connection import connect
 
 RIGHT = TensorMatch(output="y", largest_difference=0.0, excess=0, least_cosine=None, agreement=1.0)
@@ -40,25 +41,25 @@ RIGHT = TensorMatch(output="y", largest_difference=0.0, excess=0, least_cosine=N
 
 def build_cell(plugin, cell, campaign, at):
     ref = at.site.store.build(
-        qualify.prepare.request(plugin, cell.product, at.site), lambda folder: (folder / "file").touch()
+        cells.prepare.request(plugin, cell.product, at.site), lambda folder: (folder / "file").touch()
     )
-    return qualify.Built(
+    return cells.Built(
         prepared=ref, converted=ref, samples=ref, reference=ref, baseline=None, ceilings=None
     )
 
 
-def measure_cell(plugin, cell, built, choice, at, record):
+def measure_cell(plugin, cell, built, choice, at, result):
     repository = at.logs.parent / "repositories" / cell.name
     repository.mkdir(parents=True)
-    with qualify.server(choice, at.site, repository, at.logs / f"{cell.name}.log") as running:
+    with server(choice, at.site, repository, at.logs / f"{cell.name}.log") as running:
         with connect(running.grpc_url, running.channel) as client, ExitStack() as stack:
             region(stack, client, "system", f"{running.shm_prefix}region", 2**20, [])
-    record.correctness = Correctness(
+    result.correctness = Correctness(
         tensors=(RIGHT,), scores=None, invariance=Invariance(neighbour=(RIGHT,)), clients=8, batches={}
     )
 
 
-qualify.build_cell, qualify.measure_cell = build_cell, measure_cell
+cells.build_cell, cells.measure_cell = build_cell, measure_cell
 sys.argv[0] = "servegrid"
 main()
 """

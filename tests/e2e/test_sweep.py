@@ -17,13 +17,13 @@ import pytest
 from servegrid.campaign import results
 from servegrid.domain.root import ROOT
 from servegrid.host import proc
-from servegrid.loadgen import GENERATORS
+from servegrid.loadgen.generators import GENERATORS
 
 STAGES = {
     "prepare": 1, "export": 1, "convert": 1, "profile_data": 1, "reference": 1, "baseline": 1,
-    "ceilings": 1, "configure": 1, "deploy": 2, "correctness": 1, "online": 1, "offline": 1,
+    "ceilings": 1, "configure": 1, "deploy": 2, "correctness": 1, "performance": 2,
 }  # fmt: skip
-"""Task runs of one cell; `deploy` is one for each serving."""
+"""Task runs of one cell; `deploy` and `performance` once for each serving."""
 BUILD = ("prepare", "export", "convert", "profile_data", "reference")
 PRECISIONS = ("fp32", "fp16", "int8")
 CELLS = {f"bert_large_qa-tiny-onnx-{precision}-b4-c4": precision for precision in PRECISIONS}
@@ -152,7 +152,7 @@ def test_a_second_sweep_builds_nothing_and_measures_again(sweep: Any, api: Any) 
     runs = api.task_runs("bert_large_qa")[before:]
     states = {run["name"].split()[0]: run["state"]["name"] for run in runs}
     assert {states[stage] for stage in BUILD} == {"Cached"}
-    assert {states[stage] for stage in ("baseline", "online", "offline")} == {"Completed"}
+    assert {states[stage] for stage in ("baseline", "performance")} == {"Completed"}
     measurements = pl.read_parquet(command.campaign / "measurements.parquet")
     assert set(measurements["generator"]) == {"client"}
     assert measurements.height == 5

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from flows.qualify import convert_product
+from flows.cell import convert_product
 from servegrid.domain.errors import UnsupportedError
 from servegrid.domain.values import NOT_RUN, Interface
 from servegrid.formats import base

@@ -18,8 +18,8 @@ from servegrid.domain.server import ServerCapabilities, ServerChoice
 from servegrid.domain.slo import parse
 from servegrid.formats import FORMATS
 from servegrid.formats.aoti import format as aoti
-from servegrid.loadgen import GENERATORS
 from servegrid.loadgen.choosing import choose_generator, generator_notes
+from servegrid.loadgen.generators import GENERATORS
 from servegrid.plan.matrix import Plan
 from servegrid.plan.options import SweepOptions
 from servegrid.servers import SERVERS, embedded

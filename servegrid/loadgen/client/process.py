@@ -30,10 +30,11 @@ from servegrid.loadgen.base import (
     stable,
 )
 from servegrid.loadgen.client.client import VERSION, MeasurementJob
-from servegrid.loadgen.client.lag import idle_s, idle_times, starves_the_server, too_late
+from servegrid.loadgen.client.lag import idle_s, starves_the_server, too_late
 from servegrid.loadgen.client.messages import Request
 from servegrid.loadgen.client.regions import DISTINCT_REQUESTS, placed_requests
 from servegrid.loadgen.client.worker_pool import WorkerPool
+from servegrid.loadgen.latency import COMPONENTS
 from servegrid.servers.connection import connect
 from servegrid.servers.samples import Samples, output_sizes, server_config
 
@@ -44,7 +45,8 @@ RATE_OF_A_PROCESS = 1000
 """Requests/s that one process is trusted with at a request rate: a quarter of what it can on a slow core."""
 BETTER = 1.03
 """What more processes must bring, else they only take the server's cores."""
-SERVER_PARTS = ("queue", "compute_input", "compute_infer", "compute_output")
+STATISTICS = {component.statistic: column for column, component in COMPONENTS.items() if component.statistic}
+"""Field of Triton's inference statistics -> our column."""
 
 
 class WindowBoundary(NamedTuple):
@@ -54,7 +56,7 @@ class WindowBoundary(NamedTuple):
     at: float
     statistics: dict[str, float]
     cpu_s: float
-    idle: dict[int, float]
+    idle_s: float
 
 
 def main() -> None:
@@ -154,9 +156,9 @@ class Run:
         at = time.perf_counter()
         (entry,) = self.client.get_inference_statistics(self.model).model_stats
         stats = entry.inference_stats
-        counts = {"count": stats.success.count} | {part: getattr(stats, part).ns for part in SERVER_PARTS}
+        counts = {"count": stats.success.count} | {name: getattr(stats, name).ns for name in STATISTICS}
         self.pool.advance(at)
-        return WindowBoundary(at, counts, self.pool.cpu_s, idle_times())
+        return WindowBoundary(at, counts, self.pool.cpu_s, idle_s())
 
     def _judge(self, first: WindowBoundary, last: WindowBoundary) -> Window:
         latency, seconds = self._ended(first, last)[:, 1], last.at - first.at
@@ -197,16 +199,19 @@ def summary(
     _, latency, send, receive = records.T * 1e3
     average = float(latency.mean())
     answered = last.statistics["count"] - first.statistics["count"]
-    server = {p: (last.statistics[p] - first.statistics[p]) / answered / 1e6 for p in SERVER_PARTS}
+    server = {
+        column: (last.statistics[name] - first.statistics[name]) / answered / 1e6
+        for name, column in STATISTICS.items()
+    }
     network = average - float(send.mean()) - float(receive.mean()) - math.fsum(server.values())
     seconds = last.at - first.at
-    cores, idle = (last.cpu_s - first.cpu_s) / seconds, idle_s(first.idle, last.idle) / seconds
+    cores, idle = (last.cpu_s - first.cpu_s) / seconds, (last.idle_s - first.idle_s) / seconds
     p50, p90, p95, p99 = (float(p) for p in np.percentile(latency, (50, 90, 95, 99)))
     return Measurement(
         throughput=len(records) * point.batch / seconds,
         client_send_ms=float(send.mean()),
         network_server_send_recv_ms=network,
-        **{f"server_{part}_ms": server[part] for part in SERVER_PARTS},
+        **server,
         client_recv_ms=float(receive.mean()),
         p50_ms=p50,
         p90_ms=p90,

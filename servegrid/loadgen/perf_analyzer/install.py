@@ -66,7 +66,7 @@ def problem(site: Site) -> str | None:
 def install(site: Site, measure: Callable[[], None]) -> None:
     """Install it and try it: `measure` measures a model with what is installed.
 
-    What prevents either is written down, so that every campaign of this host uses the same load generator.
+    A problem is recorded, so that every campaign of this host uses the same load generator.
     """
     folder, fresh = _folder(site), _folder(site).with_suffix(".new")
     shutil.rmtree(fresh, ignore_errors=True)

@@ -30,7 +30,8 @@ from servegrid.loadgen.base import (
     Window,
     timeout_s,
 )
-from servegrid.loadgen.client.lag import idle_s, idle_times, starves_the_server
+from servegrid.loadgen.client.lag import idle_s, starves_the_server
+from servegrid.loadgen.latency import COMPONENTS
 from servegrid.loadgen.perf_analyzer import install
 from servegrid.servers.samples import Samples, output_sizes, server_config
 from servegrid.store.site import Site
@@ -44,24 +45,15 @@ batch x inputs. 64 x 16384 x 29 took three minutes on an H200."""
 PASS = re.compile(r"Pass \[\d+\] throughput: ([\d.e+]+) infer/sec\. Avg latency: (\d+) usec")
 REQUESTS = re.compile(r"^\s*Request count: (\d+)", re.MULTILINE)
 COLUMNS = {
-    "Client Send": "client_send_ms",
-    "Network+Server Send/Recv": "network_server_send_recv_ms",
-    "Server Queue": "server_queue_ms",
-    "Server Compute Input": "server_compute_input_ms",
-    "Server Compute Infer": "server_compute_infer_ms",
-    "Server Compute Output": "server_compute_output_ms",
-    "Client Recv": "client_recv_ms",
-    "p50 latency": "p50_ms",
-    "p90 latency": "p90_ms",
-    "p95 latency": "p95_ms",
-    "p99 latency": "p99_ms",
+    **{component.perf_analyzer: column for column, component in COMPONENTS.items()},
+    **{f"p{n} latency": f"p{n}_ms" for n in (50, 90, 95, 99)},
     "Avg latency": "avg_ms",
 }
 """perf_analyzer's CSV columns (microseconds) -> ours."""
 
 
 class Warm(Value):
-    """What the warm-up of a batch size told: its fastest request, names of inputs, bytes of outputs."""
+    """Findings of a batch size's warm-up: fastest request, names of inputs, bytes of each output."""
 
     request_ms: float
     inputs: tuple[str, ...]
@@ -76,8 +68,8 @@ def problem(site: Site) -> str | None:
 def measure(point: Point, target: Target, site: Site) -> Measurement:
     """Measure one point.
 
-    perf_analyzer tells nothing of how late it sees answers: whether it bounded what it measured is known only
-    where it took cores that the server would have had. Elsewhere `client_limited` is null, never false.
+    perf_analyzer does not report its lag, so `client_limited` is true where it took cores from the server,
+    and null elsewhere, never false.
 
     Raises:
         StepError: perf_analyzer failed, hung, or gave a partial result; or the server is gone.
@@ -90,7 +82,7 @@ def measure(point: Point, target: Target, site: Site) -> Measurement:
     except InferenceServerException as error:
         log = target.endpoint.server_log
         raise StepError(f"the server did not warm up for {point.label}: {error}", log=log) from error
-    # More requests than this in a window cannot be: short of it, windows are counted, not timed.
+    # A window cannot have more requests than this; if that is too few, windows are counted, not timed.
     most = point.concurrency / (warm.request_ms / 1e3) * point.window_s
     counted = most < point.request_count * 1.2
     point = point.model_copy(
@@ -127,7 +119,7 @@ def distinct_samples(point: Point, inputs: int) -> int:
 
 
 def _run(point: Point, target: Target, site: Site, folder: Path, warm: Warm, *, counted: bool) -> Measurement:
-    """A run that stops once its windows agree; if they never do, one that takes what there is."""
+    """A run that stops when its windows agree; if they never do, a run of three windows whatever they are."""
     try:
         return _once(point, target, site, folder, warm, counted, STABLE_WITHIN, MAX_WINDOWS)
     except StepError as error:
@@ -169,10 +161,10 @@ def _once(
         args += ["--shared-memory", point.shared_memory]
         args += ["--output-shared-memory-size", str(max(warm.outputs.values()))]
     with _regions(point, warm):
-        start, cpu_s, idle = time.perf_counter(), _children_cpu_s(), idle_times()
+        start, cpu_s, idle = time.perf_counter(), _children_cpu_s(), idle_s()
         proc.run(args, log_path=log_path, timeout_s=timeout_s(point, target))
         seconds = time.perf_counter() - start
-        cores, idle_cores = (_children_cpu_s() - cpu_s) / seconds, idle_s(idle, idle_times()) / seconds
+        cores, idle_cores = (_children_cpu_s() - cpu_s) / seconds, (idle_s() - idle) / seconds
     found = parse(point, log_path.read_text(errors="replace"), table)
     bound = True if starves_the_server(idle_cores, cores) else None
     own = {"generator_processes": 1, "generator_cores": cores, "client_limited": bound}
@@ -189,7 +181,7 @@ def parse(point: Point, output: str, table: Path) -> Measurement:
     """A run's output and CSV as a measurement.
 
     Raises:
-        StepError: the asked point is not there in full.
+        StepError: the results lack the point, in whole or in part.
     """
     windows = tuple(
         Window(throughput=float(rate), avg_ms=int(latency) / 1e3) for rate, latency in PASS.findall(output)
@@ -225,8 +217,10 @@ def parse(point: Point, output: str, table: Path) -> Measurement:
 
 @contextmanager
 def _regions(point: Point, warm: Warm) -> Iterator[None]:
-    """Its regions of shared memory are named after the tensors alone, so that two at once, on two cards of a
-    host, would have the same: with shared memory one runs at a time. Killed, it leaves them behind."""
+    """Hold the host's lock of perf_analyzer's regions, and remove those that a killed one leaves.
+
+    It names its regions of shared memory after the tensors alone, so two of them on one host would use the
+    same: with shared memory one runs at a time."""
     if point.shared_memory == "none":
         yield
         return
@@ -239,7 +233,7 @@ def _regions(point: Point, warm: Warm) -> Iterator[None]:
 
 
 def _remove_regions(warm: Warm) -> None:
-    """What a killed perf_analyzer leaves in /dev/shm: it names regions INPUT_stream_step and OUTPUT."""
+    """Remove the regions of a killed perf_analyzer, named INPUT_stream_step and OUTPUT, from /dev/shm."""
     for path in Path("/dev/shm").iterdir():
         stem = path.name.rsplit("_", 2)[0]
         if (stem in warm.inputs or path.name in warm.outputs) and path.stat().st_uid == os.getuid():

@@ -1,4 +1,4 @@
-"""Which concurrency to measure next, from what was measured: bracket the knee, refine, stop. Pure.
+"""Chooses the next concurrency from the measured ones: bracket the knee, refine, stop. Pure.
 
 The knee is where power, throughput over latency, is greatest: beyond it more load buys less throughput than
 it costs in latency (L. Kleinrock, Power and deterministic rules of thumb for probabilistic problems in
@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from servegrid.domain.values import Value
 
 GAIN = 0.03
-"""Doubling the concurrency twice without so much more throughput: the server is full."""
+"""The server is full when two doublings of the concurrency add less than this share of throughput."""
 STEP = 4
 """The knee's neighbours are refined until they are within a quarter of it."""
 
 
 class Measured(Value):
-    """What a concurrency gave: inferences/s, and the average latency in ms."""
+    """A measured concurrency: inferences/s, and the average latency in ms."""
 
     throughput: float
     avg_ms: float
@@ -58,14 +58,12 @@ def _bracket(points: Mapping[int, Measured], most: int) -> Next | None:
     gain = max(last[1:], default=0.0) / last[0] - 1
     if len(last) == 3 and gain < GAIN:
         return None
-    why = (
-        f"doubling: throughput grew by {gain:.1%} over the last ones" if len(last) > 1 else "doubling from 1"
-    )
+    why = f"doubling: throughput grew by {gain:.1%} in the last two" if len(last) > 1 else "doubling from 1"
     return Next(concurrency=following, why=why)
 
 
 def _refine(points: Mapping[int, Measured], most: int) -> Next | None:
-    """The middle of the wider gap beside the knee, until both are small enough."""
+    """The middle of the wider gap next to the knee, until both gaps are small enough."""
     best, measured = knee(points), sorted(points)
     below = max((c for c in measured if c < best), default=best)
     above = min((c for c in measured if c > best), default=best)

@@ -1,4 +1,4 @@
-"""The points of a load plan, each chosen from what the ones before gave. Pure: it asks, another measures."""
+"""Chooses the points of a load plan, each from the measured ones before. Pure: the caller measures."""
 
 from __future__ import annotations
 
@@ -22,9 +22,12 @@ class Chosen(Value):
 
 
 class Mark(Value):
-    """What a point is in its plan: the knee; whether it holds the objective (null: there is none); whether it
-    is the highest concurrency at which a stable point does, or the highest rate that does: near a server's
-    capacity the latency under Poisson arrivals varies from window to window by nature."""
+    """The role of a point in its plan.
+
+    knee: whether it is the knee; slo_holds: whether it meets the objective, null without one; slo_best:
+    whether it is the highest concurrency of a stable point that does, or the highest rate that does, stable
+    or not: near a server's capacity the latency under Poisson arrivals varies between windows.
+    """
 
     knee: bool = False
     slo_holds: bool | None = None
@@ -32,7 +35,7 @@ class Mark(Value):
 
 
 Steps = Generator[Chosen, Measurement, None]
-"""Yields the next point and is sent what was measured there."""
+"""Yields the next point, and is sent its measurement."""
 Curve = dict[int, Measurement]
 
 
@@ -72,12 +75,12 @@ def _search(plan: LoadPlan, batch: int, curve: Curve, tried: dict[float, bool]) 
 
 
 def holds(slo: Slo, found: Measurement) -> bool:
-    """Whether a point is within the objective, and answers what is due: else its latency only grows."""
+    """Whether a point is within the objective and keeps up with its rate, else its latency only grows."""
     return float(getattr(found, slo.column)) <= slo.limit_ms and keeps_up(found.windows)
 
 
 def measured(curve: Mapping[int, Measurement]) -> dict[int, Measured]:
-    """Of each concurrency what decides the next one."""
+    """The throughput and latency of each concurrency, which decide the next one."""
     return {c: Measured(throughput=m.throughput, avg_ms=m.avg_ms) for c, m in curve.items()}
 
 
@@ -119,5 +122,5 @@ def point_of(
 
 
 def _rounded(rate: float) -> float:
-    """Four digits: nobody measures more."""
+    """Rounded to four digits."""
     return float(f"{rate:.4g}")

@@ -1,14 +1,14 @@
-"""Which request rate to try next, from those that held an objective and those that did not. Pure."""
+"""Chooses the next request rate from the rates that met an objective and those that did not. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 RESOLUTION = 0.05
-"""Rates closer than this share are one: the highest that holds is known."""
+"""The search ends when the rates that hold and fail are this close, as a share."""
 GROWTH = 1.25
 LEAST = 1 / 64
-"""Of the first rate: where not even this share of it holds, none does."""
+"""Share of the first rate below which the search gives up."""
 
 
 def highest_held(tried: Mapping[float, bool]) -> float | None:

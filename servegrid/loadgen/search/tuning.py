@@ -1,4 +1,4 @@
-"""The serving of a cell with the highest throughput within a latency bound: a grid, pruned while measured."""
+"""Searches the serving with the highest throughput within a latency bound: a grid, pruned on the way."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from servegrid.domain.values import Serving, Value
 
 DELAYS_US = (1, 100, 1000, 5000)
 WORTH = 0.02
-"""A gain below this is none."""
+"""Smallest gain, as a share, that counts."""
 HOPELESS = 0.10
-"""A setting that does worse by this where the best one was best is not looked at further."""
+"""A setting that is worse by this share at the best setting's concurrency is left out."""
 
 
 class Setting(Value):
-    """What is tuned of a serving."""
+    """The fields of a serving that are tuned."""
 
     instances: int
     preferred_batch_sizes: tuple[int, ...]
@@ -33,8 +33,7 @@ class Setting(Value):
 
 
 class Axes(Value):
-    """What is tried. Without `max_concurrency` the clients are at most twice what the largest batches of all
-    instances hold."""
+    """The values to try. The default of `max_concurrency` is 2 x max batch size x instances."""
 
     instances: tuple[int, ...] = (1, 2)
     delays_us: tuple[int, ...] = DELAYS_US
@@ -42,8 +41,8 @@ class Axes(Value):
 
 
 class Trial(Value):
-    """One measured point, with the checks of its trust card that it fails; or a setting that was left out and
-    why (`pruned`)."""
+    """A measured point with its failed trust checks, or a setting that was left out, with the reason
+    (`pruned`)."""
 
     setting: Setting
     concurrency: int | None = None
@@ -56,14 +55,14 @@ class Trial(Value):
 
 
 Measure = Callable[[Setting, int], Trial]
-"""Loads a setting, if another one is loaded, and measures it at a concurrency."""
+"""Loads a setting, unless it is loaded, and measures it at a concurrency."""
 
 
 def grid(serving: Serving, axes: Axes) -> tuple[Setting, ...]:
-    """Every setting, the simple ones first: by instances, then preferred sizes, then delays.
+    """Every setting, simple ones first: by instances, then preferred sizes, then delays.
 
     Raises:
-        UserError: the serving does no batching, which is what is tuned.
+        UserError: the serving does not batch, so there is nothing to tune.
     """
     if not serving.batches:
         raise UserError("max_batch_size 0: a cell whose server does no batching has nothing to tune")
@@ -79,12 +78,11 @@ def grid(serving: Serving, axes: Axes) -> tuple[Setting, ...]:
 
 
 def search(settings: Sequence[Setting], measure: Measure, slo: Slo, most: int) -> list[Trial]:
-    """Everything that was measured or left out, in order.
+    """Every trial, measured or left out, in order.
 
-    A setting climbs: the concurrency doubles up to `most` as long as the bound holds and throughput grows. It
-    starts where the best one so far was best.
-    One is left out when its queue delay alone is the bound; when the best of fewer instances was not better
-    than the best of fewer still; and when it does worse than the best one so far at that one's concurrency.
+    The concurrency of a setting doubles, from that of the best trial so far up to `most`, as long as the
+    bound holds and throughput grows. A setting is left out when its queue delay alone reaches the bound, when
+    more instances no longer helped, and when it is worse than the best one at that one's concurrency.
     """
     trace: list[Trial] = []
     best_of: dict[int, float] = {}
@@ -101,7 +99,7 @@ def search(settings: Sequence[Setting], measure: Measure, slo: Slo, most: int) -
 
 
 def winner(trace: Sequence[Trial]) -> Trial | None:
-    """The trial of most throughput within the bound; a later one must be worth it."""
+    """The trial with the highest throughput within the bound; a later one must gain at least WORTH."""
     best: Trial | None = None
     for trial in trace:
         rate = trial.throughput or 0.0

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Any
 
 import polars as pl
 
+from servegrid.loadgen.latency import COMPONENTS
 from servegrid.reporting.published.document import Section
 from servegrid.reporting.published.table import LENGTH, form, plain, section
 from servegrid.reporting.recommendation import OF_CELL
@@ -26,14 +28,8 @@ PUBLISHED_FIGURES: dict[str, Read] = {
     **dict.fromkeys(("batch", "client batch size"), lambda row: row["batch"]),
     **dict.fromkeys(("concurrency", "concurrent client requests"), lambda row: row["concurrency"]),
     "inferences/second": lambda row: row["throughput"],
-    "client send": lambda row: row["client_send_ms"],
-    "network+server send/recv": lambda row: row["network_server_send_recv_ms"],
-    "server queue": lambda row: row["server_queue_ms"],
-    "server compute input": lambda row: row["server_compute_input_ms"],
-    "server compute infer": lambda row: row["server_compute_infer_ms"],
-    "server compute output": lambda row: row["server_compute_output_ms"],
-    "client recv": lambda row: row["client_recv_ms"],
-    **{f"p{n} latency": lambda row, n=n: row[f"p{n}_ms"] for n in (50, 90, 95, 99)},  # type: ignore[misc]
+    **{component.perf_analyzer.lower(): itemgetter(column) for column, component in COMPONENTS.items()},
+    **{f"p{n} latency": itemgetter(f"p{n}_ms") for n in (50, 90, 95, 99)},
     "avg latency": lambda row: row["avg_ms"],
 }
 PARAMETERS: dict[str, Read] = {

@@ -26,7 +26,7 @@ NOOP = """
 import sys
 from prefect import task
 from prefect.cache_policies import NO_CACHE
-import flows.qualify as qualify
+import flows.cell as cells
 from servegrid.cli.main import main
 from tasks.caching import build_task, ensure
 from servegrid.store.store import BuildRequest
@@ -54,21 +54,21 @@ def build_cell(plugin, cell, campaign, at):
         fields = {"cell": cell.name if stage == "convert" else ""}
         made.append(ensure(build, BuildRequest(stage=stage, version=1, fields=fields), at))
     first, _, converted, samples, reference, *_ = made
-    return qualify.Built(
+    return cells.Built(
         prepared=first, converted=converted, samples=samples, reference=reference, baseline=None,
         ceilings=None,
     )
 
 
-def measure_cell(plugin, cell, built, provider, at, record):
-    for _ in range(6):  # configure, deploy twice, correctness, online, offline
+def measure_cell(plugin, cell, built, choice, at, result):
+    for _ in range(6):  # configure, deploy twice, correctness, performance twice
         nothing(at)
-    record.correctness = Correctness(
+    result.correctness = Correctness(
         tensors=(RIGHT,), scores=None, invariance=Invariance(neighbour=(RIGHT,)), clients=8, batches={}
     )
 
 
-qualify.build_cell, qualify.measure_cell = build_cell, measure_cell
+cells.build_cell, cells.measure_cell = build_cell, measure_cell
 sys.argv[0] = "servegrid"
 main()
 """

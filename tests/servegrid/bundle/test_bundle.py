@@ -190,19 +190,7 @@ def test_bundle_has_the_embedded_start_script_only_for_its_backends(
     assert ("start-embedded.sh" in (tmp_path / "bundle" / "README.md").read_text()) is there
 
 
-@pytest.mark.parametrize("awake", [True, False])
-def test_bundle_keeps_cores_awake_like_the_campaign(
-    site: Site, campaign: Path, tmp_path: Path, awake: bool
-) -> None:
-    (campaign / "rows.jsonl").unlink()
-    dynamic = json.dumps(json.loads(CELL["dynamic"] or "{}") | {"cores_awake": awake})
-    Writer(campaign).append("cell", CELL | {"dynamic": dynamic})
-    bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
-    assert ("`python awake.py`" in (tmp_path / "bundle" / "README.md").read_text()) is awake
-    assert (tmp_path / "bundle" / "awake.py").exists() is awake
-
-
-@pytest.mark.fault("Security", "refused; nothing is written", what="bundling a cell called")
+@pytest.mark.fault("Security", "refused; nothing is written", what="packing a cell called")
 @pytest.mark.parametrize("cell", ["../c1", "/etc", "toy-onnx/../..", "other"])
 def test_name_that_is_no_cell_of_the_campaign_is_refused(
     campaign: Path, site: Site, tmp_path: Path, cell: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 
 from servegrid.campaign import results
 from servegrid.campaign.campaign import read, unreached
-from servegrid.regression.campaigns import Rule, compare, read_side
+from servegrid.campaign.tables import read_parquet
+from servegrid.domain.errors import UserError
+from servegrid.regression.campaigns import Rule, compare, read_repeats
 from servegrid.reporting.history import moves
 from servegrid.reporting.writing import write
 
@@ -42,6 +45,42 @@ def test_its_report_is_written_anew_and_its_history_read(campaigns: Path) -> Non
 
 
 def test_it_is_compared(campaigns: Path) -> None:
-    a, b = (read_side(path.name, campaigns) for path in sorted(campaigns.iterdir()))
+    a, b = (read_repeats(path.name, campaigns) for path in sorted(campaigns.iterdir()))
     found = compare(a, b, Rule())
     assert found.cells and not found.regressed
+
+
+def with_cores_awake(folder: Path) -> Path:
+    """The campaign as if it had been run with the removed option: in its options, servings and points."""
+    options = json.loads((folder / "campaign.json").read_text())
+    options["options"]["cores_awake"] = True
+    (folder / "campaign.json").write_text(json.dumps(options))
+    rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
+    for row in rows:
+        if row["kind"] == "measurement":
+            row["cores_awake"] = True
+        else:
+            row |= {n: json.dumps(json.loads(row[n]) | {"cores_awake": True}) for n in ("static", "dynamic")}
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_campaign_with_a_removed_option_is_read_reported_and_looked_back_on(campaigns: Path) -> None:
+    rest, awake = sorted(campaigns.iterdir())
+    with_cores_awake(awake)
+    assert "cores_awake" not in read(awake).options.model_dump()
+    assert unreached(awake) == []
+    assert results.read(awake)[1]["cores_awake"].all()
+    assert "bert_large_qa-tiny-onnx-fp16" in write(awake)
+    assert read_parquet(awake / "measurements.parquet", results.MEASUREMENTS)["cores_awake"].all()
+    write(rest)
+    assert moves(campaigns, None) == []
+
+
+def test_campaign_with_a_removed_option_is_compared_with_its_own_kind_only(campaigns: Path) -> None:
+    rest, awake = sorted(campaigns.iterdir())
+    with_cores_awake(awake)
+    again = with_cores_awake(Path(shutil.copytree(rest, campaigns / "again")))
+    assert not compare(*(read_repeats(p.name, campaigns) for p in (awake, again)), Rule()).regressed
+    with pytest.raises(UserError, match="cores_awake"):
+        compare(*(read_repeats(p.name, campaigns) for p in (rest, awake)), Rule())

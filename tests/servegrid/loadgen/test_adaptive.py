@@ -88,5 +88,5 @@ def test_noise_of_a_few_percent_moves_the_knee_by_no_more_than_a_step() -> None:
 def test_every_step_says_why() -> None:
     _, reasons = explore(instances(4), 32)
     assert reasons[0] == "start"
-    assert reasons[3] == "doubling: throughput grew by 300.0% over the last ones"
+    assert "doubling" in reasons[3] and "300.0%" in reasons[3]
     assert reasons[-1].startswith("refine: most power at 4, its neighbours are ")

@@ -7,10 +7,11 @@ import os
 import statistics
 import time
 
+import psutil
 import pytest
 
 from servegrid.loadgen.base import Point, Window, counted, keeps_up, stable
-from servegrid.loadgen.client.lag import starves_the_server, too_late
+from servegrid.loadgen.client.lag import idle_s, starves_the_server, too_late
 from servegrid.loadgen.client.process import Run, WindowBoundary, in_flight
 from servegrid.loadgen.client.schedule import due_times
 from servegrid.loadgen.client.worker import pacing
@@ -28,7 +29,7 @@ async def lateness(block_s: float) -> float:
     return statistics.mean(late)
 
 
-def test_a_busy_event_loop_is_seen_to_be_late() -> None:
+def test_lag_of_a_busy_event_loop_is_measured() -> None:
     idle, blocked = asyncio.run(lateness(0.0)), asyncio.run(lateness(0.05))
     assert 0.015 < blocked < 0.2  # who comes at a random time waits half of 50 ms
     assert idle < blocked / 2
@@ -45,13 +46,18 @@ def test_a_busy_event_loop_is_seen_to_be_late() -> None:
         (5.1, 100.0, True),
     ],
 )
-def test_client_limited_is_where_lateness_shows_in_the_figures(
+def test_client_limits_the_measurement_beyond_a_lag_and_a_share_of_the_latency(
     lag_ms: float, latency_ms: float, expected: bool
 ) -> None:
     assert too_late(lag_ms, latency_ms) is expected
 
 
-def test_a_client_bounds_the_server_where_no_core_is_idle_and_it_takes_some() -> None:
+def test_idle_time_of_the_host_is_that_of_all_cores() -> None:
+    before = psutil.cpu_times().idle
+    assert before - 0.5 <= idle_s() <= psutil.cpu_times().idle + 0.5
+
+
+def test_client_limits_the_measurement_when_it_uses_cores_and_none_is_idle() -> None:
     host = os.cpu_count() or 1
     assert starves_the_server(idle_cores=0.01 * host, own_cores=0.2 * host)
     assert not starves_the_server(idle_cores=0.01 * host, own_cores=0.02 * host)
@@ -80,7 +86,7 @@ class Formula(Run):
     def _start(self, processes: int) -> None:
         self.started.append(processes)
         self.windows = [Window(throughput=self.throughput[processes], avg_ms=2.0)]
-        self.edges = [WindowBoundary(0.0, {}, 0.0, {}), WindowBoundary(1.0, {}, 0.0, {})]
+        self.edges = [WindowBoundary(0.0, {}, 0.0, 0.0), WindowBoundary(1.0, {}, 0.0, 0.0)]
 
     def _lag_ms(self, first: WindowBoundary, last: WindowBoundary) -> float:
         return 0.1 if self.started[-1] >= self.enough else 1.0

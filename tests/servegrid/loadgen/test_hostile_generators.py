@@ -12,8 +12,8 @@ import pytest
 
 from servegrid.domain.errors import StepError
 from servegrid.host import proc
-from servegrid.loadgen import GENERATORS
 from servegrid.loadgen.base import Point, Target
+from servegrid.loadgen.generators import GENERATORS
 from servegrid.loadgen.perf_analyzer import install
 from servegrid.loadgen.perf_analyzer import run as perf_analyzer
 from servegrid.store.site import Site

@@ -17,20 +17,12 @@ import pytest
 from servegrid.campaign.results import MEASURED
 from servegrid.domain.errors import StepError
 from servegrid.domain.values import Generator
-from servegrid.loadgen import GENERATORS
 from servegrid.loadgen.base import STABLE_WINDOWS, Measurement, Point, Target
+from servegrid.loadgen.generators import GENERATORS
+from servegrid.loadgen.latency import COMPONENTS
 from servegrid.store.site import Site
 
 POINT = Point(batch=2, concurrency=3, request_count=50, shared_memory="system", warm_up=True)
-COMPONENTS = (
-    "client_send_ms",
-    "network_server_send_recv_ms",
-    "server_queue_ms",
-    "server_compute_input_ms",
-    "server_compute_infer_ms",
-    "server_compute_output_ms",
-    "client_recv_ms",
-)
 SHM = Path("/dev/shm")
 
 
@@ -98,7 +90,7 @@ def regions(server: Any) -> set[str]:
     return {n for n in names if n == "y" or n.startswith("x_") or (n.startswith(prefix) and n not in own)}
 
 
-def test_the_generator_reports_its_own_load(measured: Measurement) -> None:
+def test_generator_reports_its_own_load(measured: Measurement) -> None:
     assert measured.generator_processes
     assert measured.generator_cores is not None
     assert 0 < measured.generator_cores < measured.generator_processes * 2
@@ -111,7 +103,7 @@ def test_the_generator_reports_its_own_load(measured: Measurement) -> None:
         assert measured.client_limited in (True, None)  # True where the host has no core to spare
 
 
-def test_perf_analyzer_bounds_a_point_where_it_takes_cores_and_none_is_idle(
+def test_perf_analyzer_limits_a_point_when_it_uses_cores_and_none_is_idle(
     server: Any, identity: str, samples: Path, site: Site, tmp_path: Path
 ) -> None:
     if reason := GENERATORS["perf_analyzer"].problem(site):

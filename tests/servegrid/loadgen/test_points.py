@@ -10,6 +10,7 @@ import pytest
 from servegrid.domain.slo import parse
 from servegrid.domain.values import LoadPlan
 from servegrid.loadgen.base import Measurement, Point, Window
+from servegrid.loadgen.latency import COMPONENTS
 from servegrid.loadgen.search.points import holds, marks, steps
 from servegrid.loadgen.search.rate_search import highest_held, next_rate
 
@@ -18,13 +19,7 @@ CAPACITY = 200.0
 
 
 def measurement(throughput: float, latency_ms: float, offered: float | None = None) -> Measurement:
-    columns = dict.fromkeys(
-        (
-            *("client_send_ms", "network_server_send_recv_ms", "server_queue_ms", "server_compute_input_ms"),
-            *("server_compute_infer_ms", "server_compute_output_ms", "client_recv_ms"),
-        ),
-        latency_ms / 7,
-    )
+    columns = dict.fromkeys(COMPONENTS, latency_ms / len(COMPONENTS))
     statistics = dict.fromkeys(("p50_ms", "p90_ms", "p95_ms", "p99_ms", "avg_ms"), latency_ms)
     window = Window(throughput=throughput, avg_ms=latency_ms, offered=offered)
     return Measurement(
@@ -108,26 +103,26 @@ def test_a_concurrency_that_is_not_stable_is_not_the_highest_that_holds() -> Non
     assert [p.concurrency for p, mark in of_plan.items() if mark.slo_best and p.concurrency] == [2]
 
 
-def test_if_no_rate_holds_none_is_marked_and_the_search_ends() -> None:
+def test_search_ends_without_a_mark_when_no_rate_meets_the_objective() -> None:
     found = explore(plan(slo="p99=5ms"))
     assert not any(mark.slo_best or mark.slo_holds for mark in marks(found, parse("p99=5ms")).values())
     assert sum(1 for p in found if p.request_rate) <= 8
 
 
-def test_a_rate_that_is_not_kept_up_with_holds_no_objective() -> None:
+def test_rate_above_the_capacity_meets_no_objective() -> None:
     assert holds(parse("p99=50ms"), measurement(100.0, 10.0, offered=105.0))
     assert not holds(parse("p99=50ms"), measurement(100.0, 10.0, offered=120.0))
     assert not holds(parse("avg=9ms"), measurement(100.0, 10.0))
 
 
-def test_a_rate_that_holds_above_one_that_does_not_is_luck() -> None:
+def test_rate_above_a_failing_one_does_not_count() -> None:
     tried = {10.0: True, 20.0: False, 30.0: True}
     assert highest_held(tried) == 10.0
     assert next_rate(tried, 10.0) == 15.0
 
 
 @pytest.mark.parametrize("asked", [1.0, 5000.0])
-def test_a_rate_of_the_plan_far_from_what_the_server_does_makes_the_search_no_longer(asked: float) -> None:
+def test_rate_of_the_plan_far_from_the_capacity_makes_the_search_no_longer(asked: float) -> None:
     found = explore(plan(slo="p99=50ms", request_rates=(asked,)))
     of_plan = marks(found, parse("p99=50ms"))
     (best,) = (p.request_rate for p, mark in of_plan.items() if mark.slo_best and p.request_rate)

@@ -1,4 +1,4 @@
-"""The trust checks, on measurements that break one rule each."""
+"""The trust checks, on measurements that fail one each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 
 from servegrid.host.gpu_monitor import CardFacts
 from servegrid.loadgen.base import Measurement, Point, Window
-from servegrid.loadgen.trust import PARTS, examine
+from servegrid.loadgen.latency import COMPONENTS
+from servegrid.loadgen.trust import examine
 
 POINT = Point(batch=4, concurrency=2, request_count=50, shared_memory="system", warm_up=True)
 RATE = POINT.model_copy(update={"concurrency": None, "request_rate": 200.0, "distribution": "poisson"})
@@ -20,7 +21,7 @@ COOL = CardFacts(
 
 def found(**changes: Any) -> Measurement:
     """800 inferences/s in batches of 4 from 2 clients: each request takes 10 ms."""
-    parts = dict.fromkeys(PARTS, 10.0 / 7)
+    parts = dict.fromkeys(COMPONENTS, 10.0 / 7)
     ranks = dict.fromkeys(("p50_ms", "p90_ms", "p95_ms", "p99_ms", "avg_ms"), 10.0)
     known = {
         **parts, **ranks, "throughput": 800.0, "request_count": 600, "generator": "client",
@@ -30,7 +31,7 @@ def found(**changes: Any) -> Measurement:
     return Measurement.model_validate(known | changes)
 
 
-def test_a_sound_point_fails_nothing() -> None:
+def test_sound_point_fails_no_check() -> None:
     card = examine(POINT, found(), COOL)
     assert card.failed_checks == ()
     assert (card.repeats, card.card) == (3, COOL)
@@ -50,7 +51,7 @@ def test_a_sound_point_fails_nothing() -> None:
         ({"client_limited": True}, "client_limited"),
     ],
 )
-def test_each_broken_rule_is_named(changes: dict[str, Any], check: str) -> None:
+def test_each_failed_check_is_named(changes: dict[str, Any], check: str) -> None:
     assert examine(POINT, found(**changes)).failed_checks == (check,)
 
 
@@ -63,12 +64,10 @@ def test_each_broken_rule_is_named(changes: dict[str, Any], check: str) -> None:
         ({"foreign_processes": None}, ()),
     ],
 )
-def test_a_card_that_is_slowed_down_or_shared_is_named(
-    changes: dict[str, Any], checks: tuple[str, ...]
-) -> None:
+def test_throttled_or_shared_gpu_is_named(changes: dict[str, Any], checks: tuple[str, ...]) -> None:
     assert examine(POINT, found(), COOL.model_copy(update=changes)).failed_checks == checks
 
 
-def test_unknown_values_are_null_and_fail_no_check() -> None:
+def test_unknown_value_is_null_and_fails_no_check() -> None:
     card = examine(RATE, found(client_limited=None))
     assert (card.littles_law_residual, card.card, card.failed_checks) == (None, None, ())

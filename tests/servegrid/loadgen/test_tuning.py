@@ -34,8 +34,8 @@ def formula(slo: Slo, cores: int = 2) -> tuple[Callable[[Setting, int], Trial], 
     return measure, measured
 
 
-def test_a_cell_that_does_not_batch_is_refused() -> None:
-    with pytest.raises(UserError, match="max_batch_size 0"):
+def test_cell_without_batching_is_refused() -> None:
+    with pytest.raises(UserError, match=r"max_batch_size 0: .*nothing to tune"):
         grid(Serving(batching="disabled", max_batch_size=0), Axes())
 
 
@@ -72,7 +72,7 @@ def test_a_delay_as_long_as_the_bound_is_not_measured() -> None:
     assert "its queue delay alone is the 5 ms allowed" in {trial.pruned for trial in trace}
 
 
-def test_a_bound_that_nothing_holds_has_no_winner() -> None:
+def test_bound_that_no_trial_meets_has_no_winner() -> None:
     slo = parse("p50=2ms")
     measure, measured = formula(slo)
     trace = search(grid(SERVING, Axes(instances=(1, 2))), measure, slo, 16)
@@ -80,7 +80,7 @@ def test_a_bound_that_nothing_holds_has_no_winner() -> None:
     assert {concurrency for _, concurrency in measured} == {1}
 
 
-def test_a_later_setting_must_be_worth_it() -> None:
+def test_later_setting_wins_only_with_a_gain() -> None:
     (one, other, *_) = grid(SERVING, Axes(instances=(1,)))
     trials = [Trial(setting=s, throughput=t, holds=True) for s, t in ((one, 100.0), (other, 101.0))]
     best = winner(trials)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flows.qualify import build_requests
+from flows.cell import build_requests
 from servegrid.campaign.results import Writer, read
 from servegrid.domain.errors import UserError
 from servegrid.domain.plugins import Plugin

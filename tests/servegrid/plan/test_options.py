@@ -39,7 +39,6 @@ GIVEN = {
     "slo": "p99=50ms",
     "protocol": "http",
     "shared_memory": "none",
-    "cores_awake": True,
     "params": ("a=1", "b=2"),
     "plugin_paths": ("c", "d"),
 }
@@ -51,7 +50,6 @@ ARGUMENTS = (
     "--url grpcs://u:1 --ca-file ca --headers-file h --triton-release 25.02 "
     "--max-concurrency 3 --request-count 4 --window-s 0.5 --fixed-points --request-rate 50 "
     "--request-rate 0.5 --distribution constant --slo p99=50ms --protocol http --shared-memory none "
-    "--cores-awake "
     "--param a=1 --param b=2 --plugin-path c --plugin-path d"
 )
 

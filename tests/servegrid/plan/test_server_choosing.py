@@ -52,12 +52,7 @@ def test_server_is_from_the_options_else_the_profile_else_embedded(cpu: GpuProfi
         ({"url": "grpc://a:1"}, "embedded does not take url, which goes with remote"),
         ({"server": "docker", "headers_file": "h"}, "docker does not take headers_file, .* remote"),
         ({"server": "remote", "url": "grpc://a:1", "ca_file": "ca.pem"}, "begins with grpcs://"),
-        ({"triton_release": "25.02"}, "embedded does not take triton_release, .* docker or remote"),
-        (
-            {"server": "remote", "url": "grpc://a:1", "cores_awake": True},
-            "cores_awake, .* embedded",
-        ),
-        ({"server": "docker", "cores_awake": True}, "cores_awake, .* embedded"),
+        ({"triton_release": "25.02"}, "the embedded server has one"),
     ],
 )
 def test_options_that_a_provider_does_not_take_are_refused(
@@ -67,18 +62,7 @@ def test_options_that_a_provider_does_not_take_are_refused(
         choose_server(SweepOptions.model_validate(options), cpu, PROVIDERS)
 
 
-@pytest.mark.parametrize("asked", [None, True])
-def test_cores_awake_is_in_the_choice_and_in_every_serving(
-    asked: bool | None, site: Site, cpu: GpuProfile
-) -> None:
-    assert choose_server(SweepOptions(cores_awake=asked), cpu, PROVIDERS).cores_awake is bool(asked)
-    of_profile = cpu.model_copy(update={"server": ServerChoice(cores_awake=True)})
-    assert choose_server(SweepOptions(cores_awake=asked), of_profile, PROVIDERS).cores_awake
-    cells = planned(site, cores_awake=asked).cells
-    assert {s.cores_awake for cell in cells for s in (cell.static, cell.dynamic)} == {bool(asked)}
-
-
-def test_client_measures_over_tls_and_with_headers(site: Site) -> None:
+def test_perf_analyzer_is_not_used_where_secrets_would_be_on_its_command_line(site: Site) -> None:
     channel = Channel(tls=True)
     assert choose_generator(SweepOptions(), site, channel) == "client"
     with pytest.raises(UserError, match="--generator client"):

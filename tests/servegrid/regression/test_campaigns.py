@@ -1,4 +1,4 @@
-"""Two campaigns: what is flagged, what is refused, and what each form says."""
+"""Two campaigns: which changes are flagged, which comparisons refused, and each form of output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from servegrid.campaign.results import Row, Writer
 from servegrid.domain.errors import UserError
-from servegrid.regression.campaigns import Rule, compare, read_side
+from servegrid.regression.campaigns import Rule, compare, read_repeats
 from servegrid.regression.output import junit, markdown, summary
 from servegrid.regression.verdict import Comparison
 
@@ -41,7 +41,7 @@ def campaign(
 
 
 def compared(results: Path, a: str, b: str, **rule: object) -> Comparison:
-    return compare(read_side(a, results), read_side(b, results), Rule.model_validate(rule))
+    return compare(read_repeats(a, results), read_repeats(b, results), Rule.model_validate(rule))
 
 
 def changes(found: Comparison) -> dict[str, str]:
@@ -91,23 +91,23 @@ def test_other_cards_and_settings_are_refused_or_labelled(tmp_path: Path) -> Non
     assert '**different settings:** gpu: "card" in A, "another" in B' in markdown(found)
 
 
-def test_cores_that_were_kept_awake_are_a_setting_and_older_campaigns_had_none(tmp_path: Path) -> None:
-    for name, more in (("old", {}), ("rest", {"cores_awake": False}), ("awake", {"cores_awake": True})):
+def test_older_campaigns_with_cores_kept_awake_are_not_compared_with_those_at_rest(tmp_path: Path) -> None:
+    for name, more in (("new", {}), ("rest", {"cores_awake": False}), ("awake", {"cores_awake": True})):
         campaign(tmp_path, name, 1.0, **more)
-    assert set(changes(compared(tmp_path, "old", "rest")).values()) == {"same"}
-    with pytest.raises(UserError, match=r"cores_awake\b.*false.*true"):
-        compared(tmp_path, "old", "awake")
+    assert set(changes(compared(tmp_path, "new", "rest")).values()) == {"same"}
+    with pytest.raises(UserError, match="cores_awake: false in A, true in B"):
+        compared(tmp_path, "new", "awake")
 
 
-def test_the_planned_request_count_is_a_setting_the_measured_one_is_not(tmp_path: Path) -> None:
-    for name, planned, had in (("a", 50, 1513), ("again", 50, 1474), ("more", 100, 1513)):
-        campaign(tmp_path, name, 1.0, minimum_request_count=planned, request_count=had)
+def test_minimum_request_count_is_a_setting_the_count_reached_is_not(tmp_path: Path) -> None:
+    for name, minimum, reached in (("a", 50, 1513), ("again", 50, 1474), ("more", 100, 1513)):
+        campaign(tmp_path, name, 1.0, minimum_request_count=minimum, request_count=reached)
     assert set(changes(compared(tmp_path, "a", "again")).values()) == {"same"}
     with pytest.raises(UserError, match=r"minimum_request_count\b.*\b50\b.*\b100\b"):
         compared(tmp_path, "a", "more")
 
 
-def test_a_cell_that_fails_now_has_regressed_and_a_missing_one_is_listed(tmp_path: Path) -> None:
+def test_cell_that_no_longer_runs_has_regressed_and_cell_of_one_campaign_is_named(tmp_path: Path) -> None:
     campaign(tmp_path, "a", 1.0)
     campaign(tmp_path, "b", 1.0, cells=("m-onnx",), verdict="failed_accuracy")
     found = compared(tmp_path, "a", "b")

@@ -33,8 +33,8 @@ instance_group { count: 1 kind: KIND_CPU }
 
 
 @pytest.fixture(scope="module")
-def opponents(server: Any, samples: Path) -> dict[str, CandidateEndpoint]:
-    """Three models that wait 5, 5 and 30 ms: six times as long is seen on a busy machine, too."""
+def candidates(server: Any, samples: Path) -> dict[str, CandidateEndpoint]:
+    """Three models that wait 5, 5 and 30 ms: a factor of six shows on a busy machine, too."""
     found = {}
     for name, seconds in (("one", 0.005), ("twin", 0.005), ("slower", 0.03)):
         folder = server.repository / name / "1"
@@ -47,18 +47,18 @@ def opponents(server: Any, samples: Path) -> dict[str, CandidateEndpoint]:
 
 
 @pytest.mark.parametrize(("other", "flagged"), [("twin", False), ("slower", True)])
-def test_a_slower_cell_is_flagged(
-    opponents: dict[str, CandidateEndpoint], tmp_path: Path, other: str, flagged: bool
+def test_slower_model_is_flagged_and_equal_one_is_not(
+    candidates: dict[str, CandidateEndpoint], tmp_path: Path, other: str, flagged: bool
 ) -> None:
-    order = InterleavedJob(
-        a=opponents["one"], b=opponents[other], batch=2, concurrency=2, pairs=10, run_s=0.15
+    job = InterleavedJob(
+        a=candidates["one"], b=candidates[other], batch=2, concurrency=2, pairs=10, run_s=0.15
     )
-    turns = measure(order, tmp_path, "turns")
-    found = turns.figures("online", order)
+    runs = measure(job, tmp_path, "runs")
+    found = runs.figures("online", job)
     assert [(entry.metric, len(entry.a), len(entry.b)) for entry in found] == [
         ("throughput", 10, 10), ("p50_ms", 10, 10),
     ]  # fmt: skip
-    assert all(turn.lag_ms is not None for turn in turns.a + turns.b)
+    assert all(run.lag_ms is not None for run in runs.a + runs.b)
     rate, latency = judge(found)
     assert (CellComparison(cell="c", judged=(rate, latency)).change == "regressed") is flagged
     assert latency.a > 5
@@ -66,8 +66,8 @@ def test_a_slower_cell_is_flagged(
     assert rate.a * latency.a / 1e3 == pytest.approx(4, rel=0.35)
 
 
-def test_a_client_that_is_late_itself_is_named_with_its_side(opponents: dict[str, CandidateEndpoint]) -> None:
-    order = InterleavedJob(a=opponents["one"], b=opponents["twin"], batch=2, concurrency=2)
+def test_client_that_limits_a_candidate_is_named_with_it(candidates: dict[str, CandidateEndpoint]) -> None:
+    job = InterleavedJob(a=candidates["one"], b=candidates["twin"], batch=2, concurrency=2)
 
     async def blocking(message: Any) -> None:
         time.sleep(0.05)
@@ -76,11 +76,11 @@ def test_a_client_that_is_late_itself_is_named_with_its_side(opponents: dict[str
     async def waiting(message: Any) -> None:
         await asyncio.sleep(0.2)
 
-    async def taken(infer: Infer) -> Run:
+    async def measured(infer: Infer) -> Run:
         with watching() as lags:
-            return await CandidateClient(infer, [b""]).turn(order, 0.5, lags)
+            return await CandidateClient(infer, [b""]).run(job, 0.5, lags)
 
-    late, sound = asyncio.run(taken(blocking)), asyncio.run(taken(waiting))
-    (rate, _) = InterleavedRuns(a=(late, late), b=(sound, sound)).figures("online", order)
+    late, sound = asyncio.run(measured(blocking)), asyncio.run(measured(waiting))
+    (rate, _) = InterleavedRuns(a=(late, late), b=(sound, sound)).figures("online", job)
     assert rate.doubt.startswith("A: the client was ")
     assert "B: " not in rate.doubt

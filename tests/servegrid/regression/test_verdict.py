@@ -1,4 +1,4 @@
-"""The one rule for a change, on figures that are given."""
+"""The rule for a change, on given figures."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from servegrid.regression.verdict import Figures, judge
 
 
 @pytest.mark.parametrize("metric", ["throughput", "p50_ms"])
-def test_two_pairs_that_agree_on_nothing_say_nothing(metric: str) -> None:
-    """Their interval goes down to -100 %, of which a rate's loss has no bound."""
+def test_two_pairs_that_differ_without_bound_are_unclear(metric: str) -> None:
+    """Their interval goes down to -100 %, so the loss of a rate has no bound."""
     figures = Figures(point="x", metric=metric, a=(1000.0, 1000.0), b=(10.0, 5000.0), in_pairs=True)
     (judged,) = judge([figures], confidence=0.9999)
     assert judged.interval is not None and judged.interval.low == -1.0
@@ -19,7 +19,7 @@ def test_two_pairs_that_agree_on_nothing_say_nothing(metric: str) -> None:
     assert judged.interval.floor == math.inf
 
 
-def test_a_point_limited_by_the_client_is_never_the_same() -> None:
+def test_figures_with_a_doubt_are_never_the_same() -> None:
     same, worse = (100.0, 101.0, 99.0), (50.0, 50.5, 49.5)
     for b, changes in ((same, ("same", "unclear")), (worse, ("regressed", "regressed"))):
         sound = Figures(point="x", metric="throughput", a=same, b=b, in_pairs=True)

@@ -20,8 +20,8 @@ from selenium.webdriver.support.select import Select
 
 from servegrid.campaign.results import CELLS, MEASUREMENTS, Row, Writer
 from servegrid.domain.slo import parse
+from servegrid.loadgen.latency import COMPONENTS
 from servegrid.reporting.charts import of_campaign
-from servegrid.reporting.columns import PARTS
 from servegrid.reporting.history import Past, past
 from servegrid.reporting.html import page
 from servegrid.reporting.tables import tables
@@ -84,7 +84,7 @@ def campaign(kinds: int, concurrencies: int, name: str = "c2") -> tuple[pl.DataF
                 for place in range(2 * concurrencies):
                     offline = place < concurrencies
                     size = 1 + place % concurrencies
-                    parts = dict.fromkeys(PARTS, 0.1 + kind % 5)
+                    parts = dict.fromkeys(COMPONENTS, 0.1 + kind % 5)
                     throughput = pace * (100.0 * size**0.8 + kind)
                     points.append(
                         head

@@ -14,12 +14,10 @@ import tritonclient.grpc as triton
 from google.protobuf import json_format
 
 from servegrid.domain.errors import StepError
-from servegrid.domain.server import ServerChoice
 from servegrid.domain.values import Interface, Serving
 from servegrid.formats.repository import model_config, write_repository
-from servegrid.host import libpython, proc
+from servegrid.host import libpython
 from servegrid.servers import embedded
-from servegrid.servers import server as server_of
 from servegrid.servers.control import load, unload_all
 from servegrid.servers.launch import free_ports
 from servegrid.store.site import Site
@@ -51,17 +49,6 @@ def test_server_is_ready_and_has_nothing_loaded(start: Any, echo: Any, tmp_path:
         assert server.client.is_server_ready()
         (entry,) = server.client.get_model_repository_index().models
         assert (entry.name, entry.state) == ("echo", "")
-
-
-@pytest.mark.parametrize("awake", [True, False])
-def test_cores_are_kept_awake_for_as_long_as_a_server_runs(
-    awake: bool, start: Any, site: Site, alive: Any, tmp_path: Path
-) -> None:
-    before, choice = descendants(), ServerChoice(cores_awake=awake)
-    with server_of(choice, site, tmp_path, tmp_path / "log"):
-        added = descendants() - before
-        assert any(proc.awake.__file__ in p.cmdline() for p in added) == awake
-    assert not alive(added)
 
 
 def test_server_looks_for_libraries_where_its_caller_does(

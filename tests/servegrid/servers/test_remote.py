@@ -16,8 +16,8 @@ from servegrid.domain.errors import StepError, UnsupportedError, UserError
 from servegrid.domain.server import ServerChoice
 from servegrid.domain.values import ArtifactRef, Endpoint, Interface, Serving
 from servegrid.formats.repository import model_config, write_repository
-from servegrid.loadgen import GENERATORS
 from servegrid.loadgen.base import Point, Target
+from servegrid.loadgen.generators import GENERATORS
 from servegrid.servers import probe as probing
 from servegrid.servers import remote
 from servegrid.servers.base import Running

@@ -1,4 +1,4 @@
-"""A cell, a recorder of its rows in the test's folder, and the command run in this process."""
+"""A cell, and a writer of its rows in the test's folder."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.record import Recorder
+from servegrid.campaign.cell_writer import CellWriter
 from servegrid.campaign.results import Writer
 from servegrid.domain.plugins import load_profile
 from servegrid.domain.releases import load_releases
@@ -36,5 +36,5 @@ def cell() -> Cell:
 
 
 @pytest.fixture
-def recorder(tmp_path: Path) -> Recorder:
-    return Recorder(Writer(tmp_path), "c1", host(), {"torch": "2.13"}, SweepOptions(), run="r1")
+def writer(tmp_path: Path) -> CellWriter:
+    return CellWriter(Writer(tmp_path), "c1", host(), {"torch": "2.13"}, SweepOptions(), run="r1")

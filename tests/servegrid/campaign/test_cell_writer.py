@@ -1,4 +1,4 @@
-"""A cell's run ends in exactly one row with its verdict, whatever happens in it."""
+"""The run of a cell ends in exactly one row with its verdict, whatever happens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from flows.record import Outcome, Record, Recorder
+from servegrid.campaign.cell_result import CellResult, MeasuredPlan, Outcome
+from servegrid.campaign.cell_writer import CellWriter
 from servegrid.campaign.results import read
 from servegrid.checks.invariance import Invariance
 from servegrid.checks.verdict import Correctness, Scores
@@ -18,6 +19,7 @@ from servegrid.domain.errors import InfeasibleError, StepError, UnsupportedError
 from servegrid.domain.values import ArtifactRef, Cell, Endpoint
 from servegrid.host.stage_timer import work
 from servegrid.loadgen.base import Measurement, Point, Window
+from servegrid.loadgen.latency import COMPONENTS
 from servegrid.loadgen.measured import MeasuredPoint, PartlyMeasuredError
 from servegrid.loadgen.trust import examine
 
@@ -60,10 +62,9 @@ ENDPOINT = Endpoint(
 
 def point(batch: int, *throughputs: float) -> MeasuredPoint:
     """A point with these windows."""
-    times = ("client_send", "network_server_send_recv", "server_queue", "client_recv", "p50", "p90", "p95")
-    times += ("p99", "avg", "server_compute_input", "server_compute_infer", "server_compute_output")
+    times = (*COMPONENTS, "p50_ms", "p90_ms", "p95_ms", "p99_ms", "avg_ms")
     measurement = Measurement.model_validate(
-        {f"{name}_ms": 1.0 for name in times}
+        dict.fromkeys(times, 1.0)
         | {
             "throughput": throughputs[-1],
             "request_count": 100,
@@ -99,13 +100,17 @@ def only_row(folder: Path) -> dict[str, Any]:
 
 
 def fill(
-    record: Record, cell: Cell, online: tuple[MeasuredPoint, ...], offline: tuple[MeasuredPoint, ...]
+    result: CellResult, cell: Cell, online: tuple[MeasuredPoint, ...], offline: tuple[MeasuredPoint, ...]
 ) -> None:
-    record.artifact = ArtifactRef(digest="aa", path="objects/aa", size=1234)
-    record.baseline = {1: 9.5}
-    record.correctness = CORRECT
-    record.measured.append((cell.online, cell.dynamic, ENDPOINT, online))
-    record.measured.append((cell.offline, cell.static, ENDPOINT, offline))
+    result.artifact = ArtifactRef(digest="aa", path="objects/aa", size=1234)
+    result.baseline = {1: 9.5}
+    result.correctness = CORRECT
+    result.measured.append(
+        MeasuredPlan(plan=cell.online, serving=cell.dynamic, endpoint=ENDPOINT, points=online)
+    )
+    result.measured.append(
+        MeasuredPlan(plan=cell.offline, serving=cell.static, endpoint=ENDPOINT, points=offline)
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,7 +122,7 @@ def fill(
     ],
 )
 def test_known_error_in_a_cell_ends_as_its_one_row(
-    recorder: Recorder,
+    writer: CellWriter,
     cell: Cell,
     tmp_path: Path,
     error: Exception,
@@ -126,7 +131,7 @@ def test_known_error_in_a_cell_ends_as_its_one_row(
     log: str | None,
     command: str | None,
 ) -> None:
-    with recorder.cell(cell):
+    with writer.running(cell):
         raise error
     row = only_row(tmp_path)
     found = tuple(row[name] for name in ("verdict", "reason", "log", "command"))
@@ -134,21 +139,21 @@ def test_known_error_in_a_cell_ends_as_its_one_row(
     assert (row["cell"], row["campaign"], row["profile"]) == (cell.name, "c1", "cpu")
 
 
-def test_end_of_memory_is_infeasible_with_the_largest_batch_that_fits(
-    recorder: Recorder, cell: Cell, tmp_path: Path
+def test_out_of_memory_is_infeasible_with_the_largest_batch_that_fits(
+    writer: CellWriter, cell: Cell, tmp_path: Path
 ) -> None:
-    with recorder.cell(cell):
-        raise InfeasibleError("memory ended at batch 8", largest_batch=4)
+    with writer.running(cell):
+        raise InfeasibleError("out of memory at batch 8", largest_batch=4)
     row = only_row(tmp_path)
     found = tuple(row[name] for name in ("verdict", "reason", "largest_batch", "log"))
-    assert found == ("infeasible", "memory ended at batch 8", 4, None)
+    assert found == ("infeasible", "out of memory at batch 8", 4, None)
 
 
 @pytest.mark.parametrize("error", [ValueError("a bug"), MemoryError(), AssertionError("x")])
 def test_any_other_error_keeps_its_traceback_and_the_command_of_the_cell(
-    recorder: Recorder, cell: Cell, tmp_path: Path, error: Exception
+    writer: CellWriter, cell: Cell, tmp_path: Path, error: Exception
 ) -> None:
-    with recorder.cell(cell):
+    with writer.running(cell):
         raise error
     row = only_row(tmp_path)
     assert row["verdict"] == "error"
@@ -157,8 +162,8 @@ def test_any_other_error_keeps_its_traceback_and_the_command_of_the_cell(
     assert row["command"] == AGAIN
 
 
-def test_points_before_an_error_are_kept(recorder: Recorder, cell: Cell, tmp_path: Path) -> None:
-    with recorder.cell(cell) as record, record.measuring(cell.online, cell.dynamic, ENDPOINT):
+def test_points_before_an_error_are_kept(writer: CellWriter, cell: Cell, tmp_path: Path) -> None:
+    with writer.running(cell) as result, result.measuring(cell.online, cell.dynamic, ENDPOINT):
         raise PartlyMeasuredError(StepError("the server went away", log="/a.log"), (STABLE,))
     cells, measurements = read(tmp_path)
     assert cells["verdict"].to_list() == ["error"]
@@ -168,25 +173,25 @@ def test_points_before_an_error_are_kept(recorder: Recorder, cell: Cell, tmp_pat
 
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit, GeneratorExit])
 def test_interrupt_passes_through_and_leaves_no_row(
-    recorder: Recorder, cell: Cell, tmp_path: Path, interrupt: type[BaseException]
+    writer: CellWriter, cell: Cell, tmp_path: Path, interrupt: type[BaseException]
 ) -> None:
-    with pytest.raises(interrupt), recorder.cell(cell):
+    with pytest.raises(interrupt), writer.running(cell):
         raise interrupt
     assert not (tmp_path / "rows.jsonl").exists()
 
 
-def test_cell_after_an_error_is_recorded_too(recorder: Recorder, cell: Cell, tmp_path: Path) -> None:
-    with recorder.cell(cell):
+def test_cell_after_an_error_is_recorded_too(writer: CellWriter, cell: Cell, tmp_path: Path) -> None:
+    with writer.running(cell):
         raise ValueError("first")
     other = cell.model_copy(update={"profile": "other"})
-    with recorder.cell(other) as record:
-        fill(record, other, (STABLE,), (STABLE,))
+    with writer.running(other) as result:
+        fill(result, other, (STABLE,), (STABLE,))
     assert read(tmp_path)[0]["verdict"].to_list() == ["error", "passed"]
 
 
-def test_cell_that_is_right_and_stable_passes(recorder: Recorder, cell: Cell, tmp_path: Path) -> None:
-    with recorder.cell(cell) as record:
-        fill(record, cell, (STABLE, SHAKY), (SHAKY, STABLE))
+def test_correct_and_stable_cell_passes(writer: CellWriter, cell: Cell, tmp_path: Path) -> None:
+    with writer.running(cell) as result:
+        fill(result, cell, (STABLE, SHAKY), (SHAKY, STABLE))
     row = only_row(tmp_path)
     assert (row["verdict"], row["reason"], row["log"]) == ("passed", "", None)
     assert (row["framework_metric"], row["served_metric"], row["shuffled_metric"]) == (0.9, 0.875, 0.1)
@@ -201,47 +206,55 @@ def test_cell_that_is_right_and_stable_passes(recorder: Recorder, cell: Cell, tm
     [((SHAKY,), (STABLE,), "online"), ((STABLE,), (SHAKY, SHAKY), "offline"), ((), (STABLE,), "online")],
 )
 def test_cell_without_a_stable_point_in_a_scenario_is_unstable_and_keeps_its_numbers(
-    recorder: Recorder,
+    writer: CellWriter,
     cell: Cell,
     tmp_path: Path,
     online: tuple[MeasuredPoint, ...],
     offline: tuple[MeasuredPoint, ...],
     scenario: str,
 ) -> None:
-    with recorder.cell(cell) as record:
-        fill(record, cell, online, offline)
+    with writer.running(cell) as result:
+        fill(result, cell, online, offline)
     row = only_row(tmp_path)
     assert row["verdict"] == "unstable"
     assert f"no {scenario} point" in row["reason"]
     assert read(tmp_path)[1].height == len(online) + len(offline)
 
 
-def test_wrong_answers_fail_whatever_was_measured(recorder: Recorder, cell: Cell, tmp_path: Path) -> None:
-    with recorder.cell(cell) as record:
-        fill(record, cell, (SHAKY,), (SHAKY,))
-        record.correctness = CORRECT.model_copy(update={"failures": ("f1 too low", "invariance")})
+def test_wrong_answers_fail_the_cell_whatever_was_measured(
+    writer: CellWriter, cell: Cell, tmp_path: Path
+) -> None:
+    with writer.running(cell) as result:
+        fill(result, cell, (SHAKY,), (SHAKY,))
+        result.correctness = CORRECT.model_copy(update={"failures": ("f1 too low", "invariance")})
     row = only_row(tmp_path)
     assert (row["verdict"], row["reason"]) == ("failed_accuracy", "f1 too low; invariance")
     assert row["served_metric"] == 0.875
 
 
-def test_cell_without_an_accuracy_check_does_not_pass(recorder: Recorder, cell: Cell, tmp_path: Path) -> None:
-    with recorder.cell(cell) as record:
-        record.measured.append((cell.online, cell.dynamic, ENDPOINT, (STABLE,)))
+def test_cell_without_a_check_of_accuracy_does_not_pass(
+    writer: CellWriter, cell: Cell, tmp_path: Path
+) -> None:
+    with writer.running(cell) as result:
+        result.measured.append(
+            MeasuredPlan(plan=cell.online, serving=cell.dynamic, endpoint=ENDPOINT, points=(STABLE,))
+        )
     assert only_row(tmp_path)["verdict"] == "error"
 
 
-def test_points_measured_before_an_error_are_kept(recorder: Recorder, cell: Cell, tmp_path: Path) -> None:
-    with recorder.cell(cell) as record:
-        fill(record, cell, (STABLE,), (STABLE,))
+def test_points_measured_before_an_error_are_kept(writer: CellWriter, cell: Cell, tmp_path: Path) -> None:
+    with writer.running(cell) as result:
+        fill(result, cell, (STABLE,), (STABLE,))
         raise StepError("the server died")
     assert only_row(tmp_path)["verdict"] == "error"
     assert read(tmp_path)[1].height == 2
 
 
-def test_row_of_a_point_has_serving_load_and_results(recorder: Recorder, cell: Cell, tmp_path: Path) -> None:
-    with recorder.cell(cell) as record:
-        fill(record, cell, (STABLE,), (STABLE, SHAKY))
+def test_row_of_a_point_has_its_serving_load_and_measurement(
+    writer: CellWriter, cell: Cell, tmp_path: Path
+) -> None:
+    with writer.running(cell) as result:
+        fill(result, cell, (STABLE,), (STABLE, SHAKY))
     online, first, second = read(tmp_path)[1].rows(named=True)
     assert (online["scenario"], online["batching"]) == ("online", "dynamic")
     assert (first["scenario"], first["batching"]) == ("offline", "static")
@@ -256,13 +269,13 @@ def test_row_of_a_point_has_serving_load_and_results(recorder: Recorder, cell: C
     assert [row["framework_avg_ms"] for row in (online, first, second)] == [None, 9.5, None]
 
 
-def test_time_that_no_stage_worked_is_orchestration(recorder: Recorder, cell: Cell, tmp_path: Path) -> None:
-    with recorder.cell(cell) as record:
+def test_time_outside_the_stages_is_orchestration(writer: CellWriter, cell: Cell, tmp_path: Path) -> None:
+    with writer.running(cell) as result:
         for stage, seconds in (("export", 0.1), ("server_start", 0.2), ("server_stop", 0.1)):
             with work(stage):
                 time.sleep(seconds)
         time.sleep(0.15)
-        fill(record, cell, (STABLE,), (STABLE,))
+        fill(result, cell, (STABLE,), (STABLE,))
     row = only_row(tmp_path)
     assert json.loads(row["stage_s"]) == {"export": pytest.approx(0.1, abs=0.1)}
     assert 0.3 <= row["server_s"] < 1
@@ -271,8 +284,8 @@ def test_time_that_no_stage_worked_is_orchestration(recorder: Recorder, cell: Ce
     assert total == pytest.approx(row["wall_s"], abs=0.01)
 
 
-def test_excluded_cell_is_unsupported_with_the_rule(recorder: Recorder, cell: Cell, tmp_path: Path) -> None:
-    recorder.without_run(cell, Outcome(verdict="unsupported", reason="no fp16"))
+def test_excluded_cell_is_unsupported_with_the_reason(writer: CellWriter, cell: Cell, tmp_path: Path) -> None:
+    writer.not_run(cell, Outcome(verdict="unsupported", reason="no fp16"))
     row = only_row(tmp_path)
     assert (row["cell"], row["verdict"], row["reason"]) == (cell.name, "unsupported", "no fp16")
     assert (row["model"], row["format"], row["wall_s"]) == ("bert_large_qa", cell.product.format, None)

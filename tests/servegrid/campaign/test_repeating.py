@@ -1,4 +1,4 @@
-"""The command that repeats a cell which ended as an error, with all options of its sweep."""
+"""The command that repeats a failed cell on this host, with every option of the campaign."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flows.record import Recorder
+from servegrid.campaign.cell_writer import CellWriter
 from servegrid.domain.errors import StepError
 from servegrid.domain.values import Cell
 from servegrid.loadgen.measured import PartlyMeasuredError
@@ -22,18 +22,16 @@ BOUNDS: dict[str, Any] = {
 }
 
 
-def repeated(recorder: Recorder, cell: Cell) -> list[str]:
+def repeated(writer: CellWriter, cell: Cell) -> list[str]:
     """The words of the command of a cell that ends in an error."""
-    with recorder.cell(cell) as record:
+    with writer.running(cell) as result:
         raise RuntimeError("broken")
-    assert record.outcome is not None and record.outcome.command is not None
-    return shlex.split(record.outcome.command)
+    assert result.outcome is not None and result.outcome.command is not None
+    return shlex.split(result.outcome.command)
 
 
 @pytest.mark.parametrize("name", Selection.model_fields)
-def test_the_command_that_repeats_a_cell_has_every_bound_that_was_given(
-    recorder: Recorder, cell: Cell, name: str
-) -> None:
+def test_command_that_repeats_a_cell_has_every_given_bound(writer: CellWriter, cell: Cell, name: str) -> None:
     p = cell.product
     own = {"formats": (p.format,), "precisions": (p.precision,), "accelerators": (p.accelerator,)}
     own |= {"instances": cell.dynamic.instances}
@@ -41,7 +39,7 @@ def test_the_command_that_repeats_a_cell_has_every_bound_that_was_given(
     options = SweepOptions.model_validate(
         needs.get(name, {}) | {name: (BOUNDS | own)[name]} | {"profiles": ("cpu", "other"), "workers": True}
     )
-    words = repeated(replace(recorder, options=options), cell)
+    words = repeated(replace(writer, options=options), cell)
     value = getattr(options, name)
     flag = "--" + (name.removesuffix("s") if isinstance(value, tuple) else name).replace("_", "-")
     at = words.index(flag)
@@ -51,33 +49,29 @@ def test_the_command_that_repeats_a_cell_has_every_bound_that_was_given(
     assert "--workers" not in words  # it is repeated on the host of its log
 
 
-def test_of_a_model_that_is_served_by_one_and_by_two_instances_the_one_cell_is_repeated(
-    recorder: Recorder, cell: Cell
-) -> None:
+def test_only_the_cell_with_the_same_instances_is_repeated(writer: CellWriter, cell: Cell) -> None:
     two = cell.model_copy(update={"dynamic": cell.dynamic.model_copy(update={"instances": 2})})
-    counts = [words[words.index("--instances") + 1] for words in (repeated(recorder, c) for c in (cell, two))]
+    counts = [words[words.index("--instances") + 1] for words in (repeated(writer, c) for c in (cell, two))]
     assert counts == ["1", "2"]
 
 
 def test_the_command_that_repeats_a_cell_names_a_model_file_and_the_server(
-    recorder: Recorder, cell: Cell
+    writer: CellWriter, cell: Cell
 ) -> None:
     given = {"onnx": "/a net.onnx", "shapes": ("x=1,2",), "server": "remote", "url": "grpcs://h:1"}
     given |= {"ca_file": "/ca.pem", "headers_file": "/headers"}
-    words = repeated(replace(recorder, options=SweepOptions.model_validate(given)), cell)
+    words = repeated(replace(writer, options=SweepOptions.model_validate(given)), cell)
     flags = dict(zip(words[2::2], words[3::2], strict=True))
     assert (flags["--onnx"], flags["--shape"], flags["--server"]) == ("/a net.onnx", "x=1,2", "remote")
     assert (flags["--url"], flags["--ca-file"]) == ("grpcs://h:1", "/ca.pem")
     assert (flags["--headers-file"], "--model" in flags) == ("/headers", False)
 
 
-def test_generator_that_failed_is_repeated_by_the_cell_for_its_server_is_gone(
-    recorder: Recorder, cell: Cell
-) -> None:
+def test_failed_generator_is_repeated_with_its_whole_cell(writer: CellWriter, cell: Cell) -> None:
     cause = StepError(
         "the generator broke", log="/a.log", command="python -m servegrid.loadgen.client.process"
     )
-    with recorder.cell(cell) as record:
+    with writer.running(cell) as result:
         raise PartlyMeasuredError(cause, ())
-    assert record.outcome is not None and record.outcome.log == "/a.log"
-    assert (record.outcome.command or "").startswith("servegrid sweep --model bert_large_qa")
+    assert result.outcome is not None and result.outcome.log == "/a.log"
+    assert (result.outcome.command or "").startswith("servegrid sweep --model bert_large_qa")
