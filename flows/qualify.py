@@ -132,7 +132,7 @@ def roofline(built: Built, at: Workplace) -> Roofline | None:
     """What the model costs and the machine reaches; None where the latter was not measured."""
     if built.ceilings is None:
         return None
-    return Roofline(count=reference.count(built.reference, at), ceilings=ceilings.read(built.ceilings, at))
+    return Roofline(count=reference.read(built.reference, at), ceilings=ceilings.read(built.ceilings, at))
 
 
 def build_cell(plugin: Plugin, cell: Cell, campaign: str, at: Workplace, make: Make = ensure) -> Built:

@@ -16,9 +16,9 @@ from servegrid.domain.arrays import Arrays
 from servegrid.domain.errors import UnsupportedError, unknown
 from servegrid.domain.spec import ModelSpec
 from servegrid.domain.values import TRITON_DTYPES, Format, Interface, Tensor, Value
+from servegrid.frameworks.fields import ModelFileJob
 from servegrid.frameworks.file_plugin import TEMPLATE
-from servegrid.frameworks.framework_steps import FRAMEWORKS, Network
-from servegrid.store.build import Job
+from servegrid.frameworks.networks import FRAMEWORKS, Network
 
 SAMPLES = 64
 MOST_BYTES = 2**32
@@ -54,16 +54,16 @@ class Reader(Protocol):
         """The file in its own framework."""
 
 
-def read_model_file(job: Job) -> None:
+def read_model_file(job: ModelFileJob) -> None:
     """`model.yaml`, the Python files of `file_plugin`, and `data/` with the file and its samples.
 
     Raises:
         UnsupportedError: why the file, a shape or the samples cannot be used, in one line.
     """
-    reader: Reader = importlib.import_module(FRAMEWORKS[job.fields["kind"]])
+    reader: Reader = importlib.import_module(FRAMEWORKS[job.fields.kind])
     samples = _samples(job.inputs["samples"]) if "samples" in job.inputs else None
     inputs, outputs, opset = reader.declared(job.inputs["file"])
-    resolved = resolve(inputs, job.fields["shapes"], samples)
+    resolved = resolve(inputs, job.fields.shapes, samples)
     for name in ("prepare.py", "dataloader.py"):
         shutil.copy(TEMPLATE / name, job.output / name)
     data = job.output / "data"
@@ -85,9 +85,7 @@ def one_line(error: Exception) -> str:
     return text if len(text) <= 300 else f"{text[:150]} ... {text[-150:]}"
 
 
-def resolve(
-    inputs: list[Declared], shapes: Mapping[str, list[int]], samples: Arrays | None
-) -> tuple[Tensor, ...]:
+def resolve(inputs: list[Declared], shapes: Mapping[str, Axes], samples: Arrays | None) -> tuple[Tensor, ...]:
     """Every input with its type and all axes but the batch fixed."""
     names = [tensor.name for tensor in inputs]
     for kind, given in (("--shape", shapes), ("--samples", samples or {})):
@@ -115,16 +113,16 @@ def _fixed(inputs: tuple[Tensor, ...]) -> int:
     return max(int(inputs[0].shape[0]), 0)
 
 
-def _resolve(tensor: Declared, given: list[int] | None, sample: Any) -> Tensor:
+def _resolve(tensor: Declared, given: Axes | None, sample: Any) -> Tensor:
     name, shape = tensor.name, tensor.shape
-    asked = given or (list(sample.shape) if sample is not None else None)
-    if shape is None and asked is None:
+    wanted = given or (sample.shape if sample is not None else None)
+    if shape is None and wanted is None:
         raise UnsupportedError(
             f"the file does not say the shape of input {name!r}; give --shape {name}=1,..."
         )
     if shape is None:
-        assert asked is not None
-        shape = (-1,) * len(asked)
+        assert wanted is not None
+        shape = (-1,) * len(wanted)
     if not shape:
         raise UnsupportedError(f"input {name!r} is one number: it has no axis that counts samples")
     if 0 in shape:
@@ -133,9 +131,11 @@ def _resolve(tensor: Declared, given: list[int] | None, sample: Any) -> Tensor:
         if axes is not None:
             _check_axes(f"{kind}: input {name!r}", shape, tuple(axes))
     if given and sample is not None and tuple(given[1:]) != sample.shape[1:]:
-        raise UnsupportedError(f"--samples: {name!r} has {list(sample.shape[1:])}, --shape says {given[1:]}")
-    if asked:
-        shape = (shape[0], *asked[1:])
+        raise UnsupportedError(
+            f"--samples: {name!r} has {list(sample.shape[1:])}, --shape says {list(given[1:])}"
+        )
+    if wanted:
+        shape = (shape[0], *wanted[1:])
     if -1 in shape[1:]:
         example = ",".join("1" if i == 0 else "?" if a == -1 else str(a) for i, a in enumerate(shape))
         raise UnsupportedError(f"input {name!r} has free axes; give --shape {name}={example} or --samples")
@@ -244,7 +244,7 @@ def _run(
 
 
 def _spec(
-    job: Job,
+    job: ModelFileJob,
     interface: Interface,
     formats: dict[Format, dict[str, Any]],
     scales: dict[str, float],
@@ -280,10 +280,10 @@ def _spec(
         tolerances[precision] = {"absolute": share, **bounds, "outputs": own}
     return ModelSpec.model_validate(
         {
-            "name": job.fields["name"],
+            "name": job.fields.name,
             "description": f"made of the file {job.inputs['file'].name}",
-            "framework": job.fields["kind"],
-            "requires": job.fields["requires"],
+            "framework": job.fields.kind,
+            "requires": job.fields.requires,
             "opset": opset,
             **interface.model_dump(),
             "formats": wanted,
