@@ -38,7 +38,7 @@ def plugin_sources(plugin: Plugin) -> dict[str, str]:
 
 
 def imported_modules(files: Iterable[Path], places: Sequence[Path]) -> set[Path]:
-    """The modules below `places` that Python files import, directly or not; the first place with one counts."""
+    """The modules that Python files import, directly or not, each in the first of `places` that has it."""
     found: set[Path] = set()
     waiting = [module for file in files for module in _imports(file)]
     seen: set[str] = set()

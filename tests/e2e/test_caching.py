@@ -190,9 +190,9 @@ def test_a_damaged_artifact_is_built_again(command: Any, builder: Builder) -> No
         if document["request"]["stage"] == "convert_onnx" and artifact not in damaged:
             damaged[artifact] = whole = artifact.read_bytes()
             artifact.write_bytes(whole[:-1])
-    assert "convert_onnx is damaged or gone" not in builder.log.read_text()
+    assert "convert_onnx is damaged or missing" not in builder.log.read_text()
     builder.build()
-    assert "convert_onnx is damaged or gone" in builder.log.read_text()
+    assert "convert_onnx is damaged or missing" in builder.log.read_text()
     assert [artifact.read_bytes() == whole for artifact, whole in damaged.items()].count(True) == 1
 
     # Prefect's own records, as a kill may leave them.

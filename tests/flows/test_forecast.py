@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
@@ -18,9 +19,10 @@ from servegrid.domain.errors import UserError
 from servegrid.domain.plugins import Plugin
 from servegrid.domain.root import ROOT
 from servegrid.domain.values import Cell
+from servegrid.frameworks import steps
 from servegrid.plan.options import SweepOptions
+from servegrid.store.code import code_digests
 from servegrid.store.site import Site, default_site
-from tasks import convert
 
 FOLDERS = ("home", "models", "sources", "results")
 CELL = "tiny_mlp-full-onnx-fp32"
@@ -78,7 +80,7 @@ def test_without_a_store_everything_is_built(site: Site) -> None:
     assert [r.stage for r in reasons] == [
         "prepare", "export", "convert_onnx", "profile_data", "reference", "ceilings", "baseline",
     ]  # fmt: skip
-    assert all("keeps none of this model" in r.lines[0] for r in reasons)
+    assert all(r.nearest is None and not r.stored for r in reasons)
 
 
 def test_what_is_kept_is_stored_and_a_damaged_artifact_is_told(site: Site) -> None:
@@ -89,7 +91,7 @@ def test_what_is_kept_is_stored_and_a_damaged_artifact_is_told(site: Site) -> No
     assert ref is not None
     (site.store.path(ref) / "file").write_text("damaged")
     (told,) = (r for r in forecast.why(*find(site), site) if not r.stored)
-    assert told.lines == ("export: built again; its artifact is damaged or gone",)
+    assert (told.stage, told.damaged) == ("export", True)
 
 
 MODEL = "models/tiny_mlp"
@@ -107,18 +109,20 @@ EDITS = {
         "samples: 50",
         {"profile_data": ["fields.samples"]},
     ),
-    "source file": (
+    "prepare.py": (
         f"{MODEL}/prepare.py",
         '"""Checkpoint',
         '"""Weights',
-        {"prepare": ["sources.prepare.py"]},
+        {stage: ["sources.prepare.py"] for stage in ("prepare",)}
+        | {stage: ["sources.prepare.py", "(prepared)"] for stage in ("export", "profile_data")},
     ),
-    "network": (
+    "model.py": (
         f"{MODEL}/model.py",
         "bias=False)",
         "bias=(False))",
-        {stage: ["sources.model.py"] for stage in ("export", "reference", "baseline")},
+        {"prepare": ["sources.model.py"], "export": ["sources.model.py", "(prepared)"]},
     ),
+    "metrics.py": (f"{MODEL}/metrics.py", '"""', '"""Reworded: ', {}),
 }
 
 
@@ -129,8 +133,9 @@ def test_an_edit_is_named_as_the_one_field_that_differs(site: Site, kind: str) -
     edit(site.models.parent / path, old, new)
     found = differing(site)
     assert {stage: found.get(stage) for stage in expected} == expected
-    for stage in found.keys() - expected.keys():
-        assert all(field.startswith("(") for field in found[stage]), f"{stage} waits for its inputs only"
+    others = {field for stage in found.keys() - expected.keys() for field in found[stage]}
+    named = {field for fields in expected.values() for field in fields if field.startswith("sources.")}
+    assert all(field.startswith("(") or field in named for field in others)
 
 
 def test_a_users_file_is_named(site: Site) -> None:
@@ -148,7 +153,7 @@ def test_a_parameter_is_named_without_the_axes_that_follow_it(site: Site) -> Non
     assert found["convert_onnx"] == ["(source)"]
 
 
-def test_a_library_and_a_stages_version_are_named(
+def test_a_library_and_the_code_of_a_step_are_named(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep(site)
@@ -158,8 +163,14 @@ def test_a_library_and_a_stages_version_are_named(
     with monkeypatch.context() as patch:
         patch.syspath_prepend(tmp_path / "libraries")
         assert differing(site) == {"convert_onnx": ["libraries.onnxruntime"]}
-    monkeypatch.setattr(convert, "VERSION", 99)
-    assert differing(site) == {"convert_onnx": ["version"]}
+    code_digests.cache_clear()
+    shutil.copytree(ROOT / "servegrid", tmp_path / "code" / "servegrid")
+    edit(tmp_path / "code" / "servegrid" / "formats" / "onnx" / "fusion.py", "opt_level=0", "opt_level=1")
+    changed = functools.partial(code_digests, root=tmp_path / "code")
+    monkeypatch.setattr(steps, "code_digests", changed)
+    assert differing(site) == {"convert_onnx": ["code.servegrid.formats.onnx.fusion"]}
+    (reason,) = (r for r in forecast.why(*find(site), site) if not r.stored)
+    assert "servegrid.formats.onnx.fusion" in reason.lines[1] and "changed" in reason.lines[1]
 
 
 def test_an_input_that_was_built_anew_is_named(site: Site) -> None:
@@ -180,7 +191,7 @@ def test_command_names_just_what_was_edited(site: Site) -> None:
     assert done.stdout.splitlines() == [
         "prepare: stored",
         "export: stored",
-        "convert_onnx: built, for this differs from what is stored:",
+        "convert_onnx: built; this differs from what is stored:",
         "  fields.tolerances.absolute: 0.0001 -> 0.0002",
         "profile_data: stored",
         "reference: stored",

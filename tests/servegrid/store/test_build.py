@@ -1,4 +1,4 @@
-"""A step in a child process: what it is told, how its failures come back, and how it is repeated."""
+"""A step in a child process: its job, its output, its failures and the command that repeats it."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from servegrid.domain.errors import StepError, UnsupportedError
+from servegrid.frameworks.fields import PrepareFields
 from servegrid.store.build import Workplace, build, read_json, run_step
 from servegrid.store.site import Site
 from servegrid.store.store import BuildRequest
 
-FIELDS = {"variant": "tiny", "parameters": {"length": 64}}
+FIELDS = PrepareFields(variant="tiny", parameters={"length": 64})
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def run(at: Workplace, output: Path, **more: Any) -> None:
     run_step("prepare", fields=FIELDS, inputs={}, output=output, at=at, **more)
 
 
-def test_step_is_told_its_fields_and_files_and_writes_its_output(at: Workplace, tmp_path: Path) -> None:
+def test_step_gets_its_fields_and_files_and_writes_its_output(at: Workplace, tmp_path: Path) -> None:
     plug_in(at, "return {'v': variant, 's': str(sources), 'length': str(parameters['length'])}")
     run(at, tmp_path / "out", files={"sources": tmp_path / "mine"})
     found = read_json(tmp_path / "out" / "parameters.json")
@@ -52,14 +53,14 @@ def test_step_is_told_its_fields_and_files_and_writes_its_output(at: Workplace, 
 
 def test_artifact_of_a_step_is_built_once(at: Workplace) -> None:
     plug_in(at, "(output / 'weights').write_text('w')\nreturn {}")
-    request = BuildRequest(stage="prepare", version=1, fields=FIELDS)
+    request = BuildRequest(stage="prepare", fields=FIELDS)
     built = build(request, at)
     assert (at.site.store.path(built) / "weights").read_text() == "w"
     plug_in(at, "raise ValueError('called again')")
     assert build(request, at) == built
 
 
-def test_failed_step_tells_its_log_and_a_command_that_repeats_just_it(
+def test_failed_step_names_its_log_and_the_command_that_repeats_it(
     at: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # the traceback still comes last
@@ -76,7 +77,7 @@ def test_failed_step_tells_its_log_and_a_command_that_repeats_just_it(
     assert again.stdout == "about to fail\n"
 
 
-def test_step_that_cannot_be_done_here_tells_why(at: Workplace, tmp_path: Path) -> None:
+def test_unsupported_step_gives_its_reason(at: Workplace, tmp_path: Path) -> None:
     plug_in(
         at,
         "from servegrid.domain.errors import UnsupportedError\n"
@@ -86,7 +87,7 @@ def test_step_that_cannot_be_done_here_tells_why(at: Workplace, tmp_path: Path) 
         run(at, tmp_path / "out")
 
 
-def test_failed_step_that_prints_another_programs_exit_code_is_still_failed(
+def test_printed_exit_code_of_another_program_does_not_change_the_outcome(
     at: Workplace, tmp_path: Path
 ) -> None:
     plug_in(at, "print('the compiler ended with exit code 3')\nraise SystemExit('no compiler')")
@@ -94,7 +95,7 @@ def test_failed_step_that_prints_another_programs_exit_code_is_still_failed(
         run(at, tmp_path / "out")
 
 
-def test_step_that_hangs_ends_at_its_limit(at: Workplace, tmp_path: Path) -> None:
+def test_hanging_step_ends_at_its_time_limit(at: Workplace, tmp_path: Path) -> None:
     plug_in(at, "import time\ntime.sleep(60)")
     (tmp_path / "out").mkdir()
     with pytest.raises(StepError, match=r"^prepare ran past its limit of 0\.5 s"):

@@ -12,9 +12,10 @@ from servegrid.campaign.results import Writer, read
 from servegrid.domain.errors import refusal
 from servegrid.host.files import write_atomic
 from servegrid.reporting import writing
+from servegrid.store.job import Fields
 from servegrid.store.store import BuildRequest, Store
 
-REQUEST = BuildRequest(stage="export", version=1, fields={})
+REQUEST = BuildRequest(stage="export", fields=Fields())
 FULL = "the error names the file and says that no space is left"
 
 
