@@ -138,10 +138,10 @@ from servegrid.domain.values import ArtifactRef, Product
 from servegrid.plan.models import load_model
 from servegrid.domain.root import ROOT
 from tasks import convert, export
-plugin = load_model(ROOT / "models", "resnet50")
+plugin = load_model(ROOT / "models", "bert_large_qa")
 ref = ArtifactRef(digest="a", path="objects/a", size=1)
 for format_, export_format in (("onnx", "onnx"), ("ts-trace", "ts-trace")):
-    product = Product(model="resnet50", variant="tiny", export_format=export_format, format=format_,
+    product = Product(model="bert_large_qa", variant="tiny", export_format=export_format, format=format_,
                       precision="fp32", opset=17, triton_release="24.10",
                       parameters=plugin.spec.variants["tiny"].parameters)
     print(export.request(plugin, product, ref).key)
@@ -163,7 +163,7 @@ for format_, export_format in (("onnx", "onnx"), ("ts-trace", "ts-trace")):
         ("servegrid/frameworks/tensorflow_network.py", "verbose=False", "verbose=True", set()),
         ("servegrid/formats/trt/convert.py", "STRONGLY_TYPED", "OTHER", set()),
         ("servegrid/cli/main.py", "import", "import os, ", set()),
-        ("servegrid/formats/onnx/fusion.py", "# ", "# Reworded: ", set()),
+        ("servegrid/formats/onnx/fusion.py", "return model", "return model  # fused", set()),
         ("servegrid/formats/onnx/fusion.py", '"""Fusion', '"""The fusion', set()),
     ],
 )

@@ -61,7 +61,7 @@ def test_store_that_cannot_be_written(how: str, disk: Any, happened: Any) -> Non
     before = files(store.root)
     disk.fill() if how == "full" else disk.read_only()
     assert store.build(REQUEST, write) == built
-    other = REQUEST.model_copy(update={"version": 2})
+    other = REQUEST.model_copy(update={"stage": "other"})
     with pytest.raises(OSError) as caught:  # which one it is, its refusal says
         store.build(other, write)
     assert files(store.root) == before

@@ -81,13 +81,21 @@ def test_every_file_that_a_step_can_read_counts(plugin: Plugin, name: str) -> No
         "data/.ipynb_checkpoints/words.txt",
     ],
 )
-def test_generated_files_and_those_of_no_build_step_do_not_count(plugin: Plugin, name: str) -> None:
+def test_generated_files_and_files_of_no_build_step_do_not_count(plugin: Plugin, name: str) -> None:
     assert changed_by(plugin, name) == set()
 
 
-@pytest.mark.parametrize("name", ["metrics.py", "client.py"])
-def test_file_of_no_build_step_counts_where_another_imports_it(plugin: Plugin, name: str) -> None:
-    changed_by(plugin, "net.py", f"from {name.removesuffix('.py')} import shared\n")
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("metrics.py", "from metrics import shared"),
+        ("client.py", "importlib.import_module('client')"),
+        ("published.csv", "open(folder / 'published.csv')"),
+        ("README.md", "(folder / 'README.md').read_text()"),
+    ],
+)
+def test_file_of_no_build_step_counts_where_another_names_it(plugin: Plugin, name: str, line: str) -> None:
+    changed_by(plugin, "net.py", f"{line}\n")
     assert changed_by(plugin, name) == {name}
 
 
