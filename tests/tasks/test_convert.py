@@ -1,4 +1,4 @@
-"""The source of a conversion, and its key."""
+"""The source of a conversion and the fields of its key."""
 
 from __future__ import annotations
 

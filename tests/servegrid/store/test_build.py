@@ -1,4 +1,4 @@
-"""A step in a child process: its job, its output, its failures and the command that repeats it."""
+"""A step in a child process: its job, its failures, and the command that repeats it."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_artifact_of_a_step_is_built_once(at: Workplace) -> None:
     assert build(request, at) == built
 
 
-def test_failed_step_names_its_log_and_the_command_that_repeats_it(
+def test_failed_step_has_its_log_and_a_command_that_repeats_it(
     at: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # the traceback still comes last

@@ -261,7 +261,7 @@ def test_of_two_processes_with_one_key_one_builds_and_both_get_the_artifact(
 
 
 @pytest.mark.fault("Processes", "the next one clears what it left", what="a builder is killed")
-def test_next_builder_removes_the_files_of_a_killed_one(tmp_path: Path, processes: Any) -> None:
+def test_files_of_a_killed_builder_are_removed_by_the_next(tmp_path: Path, processes: Any) -> None:
     (signs := tmp_path / "signs").mkdir()
     request = BuildRequest(stage="s", fields=Fields())
     killed = builder(tmp_path / "store", signs, "killed")
