@@ -14,6 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, numpy_helper
 
+from servegrid.domain.conversion import Quantization
 from servegrid.domain.errors import StepError
 from servegrid.store.build import run_step
 from servegrid.store.job import Job
@@ -166,7 +167,7 @@ def test_keeping_a_node_in_float_that_is_not_there_is_refused(
 ) -> None:
     tiny = tiny_cell("wide_and_deep", precision="int8")
     with pytest.raises(StepError, match="keep_float: no node's name starts with '/durations/'"):
-        run(tiny, {"int8": {"samples": 4, "keep_float": ["/durations/"]}})
+        run(tiny, {"int8": Quantization(samples=4, keep_float=("/durations/",))})
 
 
 @pytest.mark.parametrize("model", ["bert_large_qa", "fastpitch", "wide_and_deep"])
