@@ -29,7 +29,7 @@ Axes = tuple[int, ...]
 
 
 class Declared(Value):
-    """What a file says of a tensor: -1 is a free axis, None is not said."""
+    """A tensor as its file declares it: -1 is a free axis; None: the file does not declare it."""
 
     name: str
     dtype: str | None
@@ -37,10 +37,10 @@ class Declared(Value):
 
 
 class Reader(Protocol):
-    """What the module of a kind of file has."""
+    """The module of a kind of file."""
 
     FILE: str
-    """What the file is called in an artifact."""
+    """Name of the file in an artifact."""
     FORMATS: dict[Format, dict[str, Any]]
     """`formats` of its model.yaml."""
 
@@ -86,7 +86,7 @@ def one_line(error: Exception) -> str:
 
 
 def resolve(inputs: list[Declared], shapes: Mapping[str, Axes], samples: Arrays | None) -> tuple[Tensor, ...]:
-    """Every input with its type and all axes but the batch fixed."""
+    """Every input with its type and fixed axes, except that of the batch."""
     names = [tensor.name for tensor in inputs]
     for kind, given in (("--shape", shapes), ("--samples", samples or {})):
         for name in given:
@@ -98,8 +98,10 @@ def resolve(inputs: list[Declared], shapes: Mapping[str, Axes], samples: Arrays 
         _check_samples(names, samples)
     found = tuple(_resolve(t, shapes.get(t.name), samples[t.name] if samples else None) for t in inputs)
     if len({tensor.shape[0] for tensor in found}) > 1:
-        said = ", ".join(f"{t.name!r} {list(t.shape)}" for t in found)
-        raise UnsupportedError(f"the first axes of its inputs differ, so that no axis counts samples: {said}")
+        shapes_found = ", ".join(f"{t.name!r} {list(t.shape)}" for t in found)
+        raise UnsupportedError(
+            f"the first axes of its inputs differ, so that no axis counts samples: {shapes_found}"
+        )
     batch = _fixed(found)
     if batch and samples is not None and len(samples[names[0]]) % batch:
         raise UnsupportedError(
@@ -109,7 +111,7 @@ def resolve(inputs: list[Declared], shapes: Mapping[str, Axes], samples: Arrays 
 
 
 def _fixed(inputs: tuple[Tensor, ...]) -> int:
-    """The batch that the model takes, if it takes no other; 0: any."""
+    """The only batch size of the model; 0: any."""
     return max(int(inputs[0].shape[0]), 0)
 
 
@@ -169,7 +171,7 @@ def _samples(path: Path) -> Arrays:
         return {name: file[name] for name in file}
     except UnsupportedError:
         raise
-    except Exception as error:  # a ZIP's, a header's or an array's: whatever the content provokes
+    except Exception as error:  # of any kind, depending on the content
         raise UnsupportedError(
             f"--samples {path}: not an .npz file of plain arrays: {one_line(error)}"
         ) from error
@@ -183,9 +185,9 @@ def _check_samples(names: list[str], samples: Arrays) -> None:
             raise UnsupportedError(f"--samples: {name!r} is one number; the first axis counts the samples")
     counts = {name: len(samples[name]) for name in names}
     if len(set(counts.values())) > 1 or not min(counts.values()):
-        said = ", ".join(f"{name!r} {count}" for name, count in counts.items())
+        found = ", ".join(f"{name!r} {count}" for name, count in counts.items())
         raise UnsupportedError(
-            f"--samples: every input needs as many samples, and at least one; found: {said}"
+            f"--samples: every input needs as many samples, and at least one; found: {found}"
         )
 
 
@@ -221,7 +223,7 @@ def _run(
         for size in sizes:
             rows = np.arange(size) % len(next(iter(x.values())))
             answers.append(network.run({name: array[rows] for name, array in x.items()}))
-    except Exception as error:  # whatever a strange model provokes in its framework
+    except Exception as error:  # of any kind, depending on the model and its framework
         shown = ", ".join(f"{t.name} {t.dtype} {list(t.shape)}" for t in inputs)
         hint = "where the file does not say types and shapes, --samples does"
         raise UnsupportedError(f"it does not run with {shown}: {one_line(error)} ({hint})") from error
