@@ -172,4 +172,4 @@ def roofline(built: Built, at: Workplace) -> Roofline | None:
     """The model's cost and the machine's ceilings; None if the latter were not measured."""
     if built.ceilings is None:
         return None
-    return Roofline(count=reference.count(built.reference, at), ceilings=ceilings.read(built.ceilings, at))
+    return Roofline(count=reference.read(built.reference, at), ceilings=ceilings.read(built.ceilings, at))

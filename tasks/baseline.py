@@ -6,50 +6,54 @@ from typing import get_args
 
 from servegrid.domain.plugins import Plugin
 from servegrid.domain.values import ArtifactRef, Cell, ModelFile
+from servegrid.frameworks.fields import BaselineFields
+from servegrid.frameworks.networks import FRAMEWORKS
+from servegrid.frameworks.steps import code
 from servegrid.host.environment import host, versions
 from servegrid.store.build import Workplace, build, read_json
+from servegrid.store.sources import plugin_sources
 from servegrid.store.store import BuildRequest, present_inputs
 from tasks.caching import build_task
-
-VERSION = 2
 
 Baseline = dict[int, float]
 """Batch size -> average latency in ms of a synchronous call with NumPy arrays in and out."""
 
 
 def measured(plugin: Plugin, cell: Cell) -> bool:
-    """Whether there is a baseline: a model file is run on the CPU only, which says nothing of a GPU."""
+    """Whether there is a baseline: a model file runs on the CPU only, which is no baseline for a GPU."""
     return cell.dynamic.device_kind == "cpu" or plugin.spec.framework not in get_args(ModelFile)
 
 
 def request(
     plugin: Plugin, cell: Cell, prepared: ArtifactRef | None, samples: ArtifactRef, campaign: str
 ) -> BuildRequest:
-    """What the baseline reads, and the campaign and host: it is a measurement, so only the cells of one
-    campaign on one host, which would all measure the same network, share it."""
+    """The network, the samples and the batch sizes; as a measurement it is shared only by the cells of one
+    campaign on one host."""
+    spec, parameters = plugin.spec, cell.product.parameters
     return BuildRequest(
         stage="baseline",
-        version=VERSION,
-        fields={
-            "framework": plugin.spec.framework,
-            "device": cell.dynamic.device_kind,
-            "parameters": cell.product.parameters,
-            "interface": plugin.spec.interface(cell.product.parameters).model_dump(mode="json"),
-            "batch_sizes": list(cell.offline.batch_sizes),
-            "campaign": campaign,
-            "host": host().name,
-            "profile": cell.profile,
-        },
+        code=code("baseline", FRAMEWORKS[spec.framework]),
+        fields=BaselineFields(
+            parameters=parameters,
+            framework=spec.framework,
+            interface=spec.interface(parameters),
+            device=cell.dynamic.device_kind,
+            batch_sizes=cell.offline.batch_sizes,
+            campaign=campaign,
+            host=host().name,
+            profile=cell.profile,
+        ),
         inputs=present_inputs(prepared=prepared, samples=samples),
-        sources=plugin.sources("model.py"),
-        libraries=versions(plugin.spec.requires),
+        sources=plugin_sources(plugin),
+        libraries=versions(spec.requires),
+        alone=True,
     )
 
 
 @build_task
 def baseline(request: BuildRequest, at: Workplace) -> ArtifactRef:
     """Measure the framework (fp32) in a child process, alone on the device."""
-    return build(request, at, alone=True)
+    return build(request, at)
 
 
 def read(ref: ArtifactRef, at: Workplace) -> Baseline:

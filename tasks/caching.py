@@ -1,7 +1,7 @@
 """Prefect's task cache in front of the artifact store.
 
-The key of a build task is the digest of its `BuildRequest`, so the UI shows `Cached` exactly when
-nothing that the stage reads has changed.
+The key of a build task is the digest of its `BuildRequest`, so the UI shows `Cached` when nothing that the
+stage reads has changed, and only then.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger("servegrid")
 Build = Callable[[BuildRequest, Workplace], ArtifactRef]
 BuildTask = Task[[BuildRequest, Workplace], ArtifactRef]
 Make = Callable[[BuildTask, BuildRequest, Workplace], ArtifactRef]
-"""How a build stage's artifact is got: by `ensure`, or by looking whether it is there."""
+"""Gives the artifact of a build stage: `ensure`, or a look-up in the store that builds nothing."""
 
 
 def _key(context: TaskRunContext, parameters: dict[str, Any]) -> str:
@@ -33,7 +33,7 @@ def _key(context: TaskRunContext, parameters: dict[str, Any]) -> str:
 
 
 def build_task(function: Build) -> BuildTask:
-    """Make a build stage a task that is cached by its request."""
+    """A build stage as a Prefect task that is cached by its request."""
     decorate = task(
         task_run_name=f"{function.__name__} {{at.cell}}",
         cache_key_fn=_key,
@@ -45,25 +45,27 @@ def build_task(function: Build) -> BuildTask:
 
 
 def ensure(stage: BuildTask, request: BuildRequest, at: Workplace) -> ArtifactRef:
-    """Call a build stage and verify what it gives.
+    """Call a build stage and verify its artifact.
 
-    Prefect skips the body of a cached task, so a cached reference may be to an artifact that was
-    damaged or deleted since: that one is built again. Prefect's records lie beside the store that
-    they speak of, and are not written whole: one that a kill cut off is taken away.
+    Prefect skips the body of a cached task, so its record can point to an artifact that was damaged or
+    deleted; that artifact is built again. Prefect does not write its records atomically; a truncated one is
+    removed. They lie next to the store whose artifacts they point to.
     """
     records = at.site.home / "prefect-results"
     if not _whole(records / request.key):
         (records / request.key).unlink(missing_ok=True)
     stage = stage.with_options(result_storage=records)
     ref = stage(request, at)
-    if isinstance(ref, ArtifactRef) and at.site.store.intact(ref):  # of a class that is gone, it is a dict
+    if isinstance(ref, ArtifactRef) and at.site.store.intact(
+        ref
+    ):  # a record of a class that no longer exists gives a dict
         return ref
-    log.warning("the artifact of %s is damaged or gone; building it again", request.stage)
+    log.warning("the artifact of %s is damaged or missing; building it again", request.stage)
     return stage.with_options(refresh_cache=True)(request, at)
 
 
 def _whole(record: Path) -> bool:
-    """Whether Prefect could read this record, or there is none."""
+    """Whether Prefect can read this record, or there is none."""
     try:
         json.loads(record.read_bytes())
     except FileNotFoundError:

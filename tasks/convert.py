@@ -1,6 +1,7 @@
 """Stage `convert`: portable file -> serving format and precision.
 
-A conversion may be made of another one, which is then built, proven and cached like any."""
+A model can be converted from another converted model, which is then built, compared and cached like any.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +12,12 @@ from servegrid.domain.plugins import Plugin
 from servegrid.domain.profile import Environment, GpuProfile
 from servegrid.domain.values import ArtifactRef, Format, Product
 from servegrid.formats import FORMATS
+from servegrid.frameworks.steps import code, convert_step, parse_fields
 from servegrid.host.environment import versions
 from servegrid.store.build import Workplace, build
 from servegrid.store.other_environment import check, versions_in
 from servegrid.store.store import BuildRequest, present_inputs
 from tasks.caching import build_task
-
-VERSION = 6
 
 
 def source(product: Product) -> Product | None:
@@ -26,27 +26,27 @@ def source(product: Product) -> Product | None:
 
 
 def calibrated(product: Product) -> bool:
-    """Whether the conversion to this product reads samples of the model's data."""
+    """Whether the conversion reads samples of the model's data."""
     return FORMATS[product.format].calibrated(product)
 
 
 def libraries(product: Product, elsewhere: Collection[Format]) -> set[str]:
-    """Every distribution that the conversions from the export to the product need here; some formats are
-    made elsewhere."""
+    """Every distribution that this environment needs for the conversions from the export to the product, when
+    the formats of `elsewhere` are converted to in another environment."""
     made_of = source(product)
     own = () if product.format in elsewhere else FORMATS[product.format].LIBRARIES
     return {*own, *(libraries(made_of, elsewhere) if made_of else ())}
 
 
 def needed_elsewhere(format_: Format) -> tuple[str, ...]:
-    """The distributions that another environment must have to make a format."""
+    """The distributions that another environment needs for the conversion to a format."""
     module = FORMATS[format_]
     return module.ENVIRONMENT.libraries if module.ENVIRONMENT else module.LIBRARIES
 
 
 def environments(profile: GpuProfile) -> dict[str, Environment]:
-    """The steps that the profile has run in environments of their own, by name."""
-    return {FORMATS[name].CONVERT_STEP: place for name, place in profile.environments.items()}
+    """Step -> environment, for the conversions that the profile has an environment for."""
+    return {convert_step(name): environment for name, environment in profile.environments.items()}
 
 
 def request(
@@ -56,27 +56,28 @@ def request(
     calibration: ArtifactRef | None = None,
     environments: Mapping[str, Environment] = MappingProxyType({}),
 ) -> BuildRequest:
-    """What convert reads: its source, the precision to bring it to, how far that may move the answers, and
-    the samples that a calibrated precision takes its ranges from. Versions are those of the environment that
-    the step runs in.
+    """The source, the precision, the tolerances, the options of the format, and the samples for calibration.
+    Versions are those of the environment that the step runs in.
 
     Raises:
-        UnsupportedError: that environment is not there, or not what the format needs.
+        UnsupportedError: that environment is missing, or lacks a distribution that the format needs.
     """
-    module = FORMATS[product.format]
+    module, step = FORMATS[product.format], convert_step(product.format)
     libraries = versions(module.LIBRARIES)
-    if environment := environments.get(module.CONVERT_STEP):
+    if environment := environments.get(step):
         check(environment, needed_elsewhere(product.format))
         libraries = versions_in(environment, needed_elsewhere(product.format))
-    tolerances = plugin.spec.conversion_tolerances(product.variant, product.precision)
     return BuildRequest(
-        stage=module.CONVERT_STEP,
-        version=VERSION,
-        fields={
-            "precision": product.precision,
-            "tolerances": tolerances.model_dump(),
-            **module.build_fields(plugin.spec, product),
-        },
+        stage=step,
+        code=code(step),
+        fields=parse_fields(
+            step,
+            {
+                "precision": product.precision,
+                "tolerances": plugin.spec.conversion_tolerances(product.variant, product.precision),
+                **module.build_fields(plugin.spec, product),
+            },
+        ),
         inputs=present_inputs(source=source, calibration=calibration),
         libraries=libraries,
     )

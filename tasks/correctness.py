@@ -31,6 +31,7 @@ from servegrid.domain.errors import StepError
 from servegrid.domain.plugins import Plugin
 from servegrid.domain.tolerances import Metric
 from servegrid.domain.values import ArtifactRef, Cell, Endpoint
+from servegrid.frameworks.fields import ScoreFields
 from servegrid.host.environment import device_lock
 from servegrid.host.stage_timer import work
 from servegrid.store.build import Workplace, read_json, run_step
@@ -113,7 +114,7 @@ def _scores(
     names = ("framework", "served", "shuffled")
     run_step(
         "score",
-        fields={"parameters": cell.product.parameters, "predictions": names},
+        fields=ScoreFields(parameters=cell.product.parameters, predictions=names),
         inputs=inputs,
         output=folder,
         at=at,

@@ -1,4 +1,4 @@
-"""Stage `deploy`: load the model with one serving of the cell, and send the first requests."""
+"""Stage `deploy`: load one serving of a cell into its server, and send the first requests."""
 
 from __future__ import annotations
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from servegrid.domain.plugins import Plugin
 from servegrid.domain.spec import ModelSpec
 from servegrid.domain.values import ArtifactRef, ExportFormat, Framework, Product
+from servegrid.frameworks.fields import ExportFields
+from servegrid.frameworks.networks import FRAMEWORKS
+from servegrid.frameworks.steps import code
 from servegrid.host.environment import versions
 from servegrid.store.build import Workplace, build
+from servegrid.store.sources import plugin_sources
 from servegrid.store.store import BuildRequest, present_inputs
 from tasks.caching import build_task
 
-VERSION = 2
 LIBRARIES: dict[ExportFormat, tuple[str, ...]] = {
     "ts-trace": ("torch",),
     "ts-script": ("torch",),
@@ -18,13 +21,13 @@ LIBRARIES: dict[ExportFormat, tuple[str, ...]] = {
     "onnx": ("onnx",),
     "tf-savedmodel": ("tensorflow", "keras"),
 }
-"""Distributions that exporting needs beside those of the model."""
+"""Distributions that an export to the format needs, in addition to those of the model."""
 EXPORTERS: dict[tuple[Framework, ExportFormat], tuple[str, ...]] = {
     ("torch", "onnx"): ("torch", "onnxscript"),
     ("tensorflow", "onnx"): ("tensorflow", "tf2onnx"),
     ("savedmodel", "onnx"): ("tensorflow", "tf2onnx"),
 }
-"""Those that exporting from one framework needs in addition."""
+"""Distributions that an export from the framework to the format needs in addition."""
 
 
 def libraries(spec: ModelSpec, format_: ExportFormat) -> set[str]:
@@ -33,21 +36,21 @@ def libraries(spec: ModelSpec, format_: ExportFormat) -> set[str]:
 
 
 def request(plugin: Plugin, product: Product, prepared: ArtifactRef | None) -> BuildRequest:
-    """What export reads: the network, one batch of the data, and how to write it."""
-    interface = plugin.spec.interface(product.parameters)
+    """The network, one batch of the data, and the format to write."""
+    spec = plugin.spec
     return BuildRequest(
         stage="export",
-        version=VERSION,
-        fields={
-            "framework": plugin.spec.framework,
-            "parameters": product.parameters,
-            "format": product.export_format,
-            "opset": product.opset,
-            "interface": interface.model_dump(mode="json"),
-        },
+        code=code("export", FRAMEWORKS[spec.framework]),
+        fields=ExportFields(
+            parameters=product.parameters,
+            framework=spec.framework,
+            interface=spec.interface(product.parameters),
+            format=product.export_format,
+            opset=product.opset,
+        ),
         inputs=present_inputs(prepared=prepared),
-        sources=plugin.sources("model.py") | plugin.sources("dataloader.py"),
-        libraries=versions(libraries(plugin.spec, product.export_format)),
+        sources=plugin_sources(plugin),
+        libraries=versions(libraries(spec, product.export_format)),
     )
 
 

@@ -1,19 +1,20 @@
-"""Stage `profile_data`: real samples, for the load generators and for correctness."""
+"""Stage `profile_data`: samples of the model's data, for load generators, correctness and calibration."""
 
 from __future__ import annotations
 
 from servegrid.domain.plugins import Plugin
 from servegrid.domain.values import ArtifactRef, Cell, Product
+from servegrid.frameworks.fields import ProfileDataFields
+from servegrid.frameworks.steps import code
 from servegrid.host.environment import versions
 from servegrid.store.build import Workplace, build
+from servegrid.store.sources import plugin_sources
 from servegrid.store.store import BuildRequest, present_inputs
 from tasks.caching import build_task
 
-VERSION = 1
-
 
 def request(plugin: Plugin, cell: Cell, prepared: ArtifactRef | None) -> BuildRequest:
-    """What profile_data reads: the prepared data, through dataloader.py, and how much of it.
+    """The prepared data, through dataloader.py, and the number of samples.
 
     Random weights have no metric: two of the largest batches are enough to compare tensors.
     """
@@ -25,8 +26,8 @@ def request(plugin: Plugin, cell: Cell, prepared: ArtifactRef | None) -> BuildRe
 
 
 def calibration(plugin: Plugin, product: Product, prepared: ArtifactRef | None) -> BuildRequest:
-    """The samples that int8 is calibrated on: an artifact of their own, so that how many others there are
-    does not matter to the conversion."""
+    """The samples for int8 calibration: an artifact of their own, so that the number of the other samples
+    does not change the conversion's key."""
     samples = plugin.spec.variants[product.variant].convert.onnx.int8.samples
     return _request(plugin, product, prepared, samples)
 
@@ -34,10 +35,10 @@ def calibration(plugin: Plugin, product: Product, prepared: ArtifactRef | None) 
 def _request(plugin: Plugin, product: Product, prepared: ArtifactRef | None, samples: int) -> BuildRequest:
     return BuildRequest(
         stage="profile_data",
-        version=VERSION,
-        fields={"parameters": product.parameters, "samples": samples},
+        code=code("profile_data"),
+        fields=ProfileDataFields(parameters=product.parameters, samples=samples),
         inputs=present_inputs(prepared=prepared),
-        sources=plugin.sources("dataloader.py"),
+        sources=plugin_sources(plugin),
         libraries=versions(plugin.spec.requires),
     )
 

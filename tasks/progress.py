@@ -13,8 +13,8 @@ from prefect.context import TaskRunContext
 
 @contextmanager
 def progress(total: int, description: str) -> Iterator[Callable[[], None]]:
-    """A bar of some `total` steps; each call of what this yields is one. It is full once the block has ended
-    well, which may take fewer steps. Outside a task run there is none."""
+    """A progress bar of about `total` steps; the block calls the yielded function after each. At the end of
+    the block the bar is full, also after fewer steps. Outside a task run there is no bar."""
     if TaskRunContext.get() is None:
         yield lambda: None
         return

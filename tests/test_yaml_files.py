@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from servegrid.domain.plugins import load_profile, source_digests
+from servegrid.domain.plugins import load_profile
 from servegrid.domain.releases import fitting, load_releases
 from servegrid.domain.root import ROOT
 from servegrid.domain.server import ServerChoice
@@ -50,7 +50,7 @@ def test_names_of_fixed_axes_are_parameters_of_every_variant(model: str) -> None
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("entry", ["model.py", "dataloader.py", "metrics.py", "prepare.py"])
 def test_model_has_the_files_of_the_contract(model: str, entry: str) -> None:
-    assert entry in source_digests(ROOT / "models" / model, entry)
+    assert (ROOT / "models" / model / entry).is_file()
 
 
 @pytest.mark.parametrize("path", PROFILES, ids=lambda p: p.stem)

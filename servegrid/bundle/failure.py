@@ -20,10 +20,12 @@ from servegrid.campaign.columns import OBJECTS, parse_json
 from servegrid.campaign.options_file import profile_folder
 from servegrid.campaign.results import Row
 from servegrid.domain.errors import UserError
-from servegrid.domain.plugins import source_digests
-from servegrid.store.build import Job
+from servegrid.frameworks.fields import PluginFields
+from servegrid.frameworks.steps import read_job
+from servegrid.store.job import Fields, Job
 from servegrid.store.other_environment import CODE
 from servegrid.store.site import Site
+from servegrid.store.sources import imported_modules
 
 
 def bundle_failure(campaign: Path, row: Row, target: Path, site: Site) -> None:
@@ -50,7 +52,7 @@ def bundle_failure(campaign: Path, row: Row, target: Path, site: Site) -> None:
         (fresh / "README.md").write_text(readme, encoding="utf-8")
 
 
-def _pack_step(job: Job, row: Row, fresh: Path, site: Site) -> None:
+def _pack_step(job: Job[Fields], row: Row, fresh: Path, site: Site) -> None:
     """The job and the inputs of a step in a child process, under paths of the folder."""
     inputs = {}
     for name, path in job.inputs.items():
@@ -61,14 +63,18 @@ def _pack_step(job: Job, row: Row, fresh: Path, site: Site) -> None:
     paths = [Path("paths") / str(number) for number, _ in enumerate(job.paths)]
     for source, folder in zip(job.paths, paths, strict=True):
         (fresh / folder).mkdir(parents=True)
-        for module in _imported(job, source):
+        modules = imported_modules(job.plugin.glob("*.py"), (job.plugin, *job.paths))
+        for module in sorted(path for path in modules if path.is_relative_to(source)):
             copy(module, fresh / folder / module.relative_to(source), (source,))
-    parameters = dict(job.fields.get("parameters") or {})
+    fields = job.fields
+    parameters = dict(fields.parameters) if isinstance(fields, PluginFields) else {}
     for name, value in parameters.items():
         if isinstance(value, str) and Path(value).is_absolute() and Path(value).exists():
-            parameters[name] = f"files/{name}/{Path(value).name}"
-            copy(Path(value), fresh / parameters[name], (Path(value),))
-    fields = job.fields | ({"parameters": parameters} if parameters else {})
+            place = f"files/{name}/{Path(value).name}"
+            copy(Path(value), fresh / place, (Path(value),))
+            parameters[name] = place
+    if parameters:
+        fields = fields.model_copy(update={"parameters": parameters})
     moved: dict[str, Any] = {"inputs": inputs, "plugin": Path("plugin"), "paths": tuple(paths)}
     moved_job = job.model_copy(update=moved | {"fields": fields, "output": Path("output")})
     (fresh / "job.json").write_text(moved_job.model_dump_json(indent=1) + "\n", encoding="utf-8")
@@ -92,15 +98,7 @@ def _step_lines(words: list[str]) -> list[str]:
 _STEP = "-P -m servegrid.frameworks job.json --output output"
 
 
-def _imported(job: Job, source: Path) -> Iterator[Path]:
-    """The modules below one of the job's paths that the plug-in's files import."""
-    found: set[str] = set()
-    for entry in job.plugin.glob("*.py"):
-        found |= set(source_digests(job.plugin, entry.name, *job.paths))
-    return (path for path in map(Path, sorted(found)) if path.is_absolute() and path.is_relative_to(source))
-
-
-def _job(logs: Path, row: Row) -> Job | None:
+def _job(logs: Path, row: Row) -> Job[Fields] | None:
     """The job of the child process that failed; None where no such process failed."""
     words = shlex.split(row["command"] or "")
     if "servegrid.frameworks" not in words:
@@ -108,7 +106,7 @@ def _job(logs: Path, row: Row) -> Job | None:
     path = logs / Path(words[words.index("servegrid.frameworks") + 1]).name
     if not path.is_file():
         raise UserError(f"{path}: is not there any more; run the cell again")
-    return Job.model_validate_json(path.read_text(encoding="utf-8"))
+    return read_job(path)
 
 
 def _logs(logs: Path, row: Row) -> Iterator[Path]:

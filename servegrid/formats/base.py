@@ -40,8 +40,6 @@ class FormatModule(Protocol):
     """How TorchScript was made of the network; `none` for what is no TorchScript."""
     ENGINES: bool
     """Whether it holds engines of TensorRT, which are built for given ranges of shapes."""
-    CONVERT_STEP: str
-    """The step of `servegrid.frameworks` that makes it."""
     LIBRARIES: tuple[str, ...]
     """Distributions that converting and hosting need; their versions are in the cache key."""
     TOOLS: tuple[str, ...]

@@ -11,48 +11,31 @@ from pathlib import Path
 from servegrid.domain.errors import UnsupportedError
 from servegrid.frameworks import quiet
 from servegrid.frameworks.plugin_steps import import_path
+from servegrid.frameworks.steps import STEPS, read_job
 from servegrid.host import process_environment
 from servegrid.hosting import threads
-from servegrid.store.build import UNSUPPORTED_EXIT, Job
-
-STEPS = {
-    "prepare": "servegrid.frameworks.plugin_steps:prepare",
-    "profile_data": "servegrid.frameworks.plugin_steps:profile_data",
-    "score": "servegrid.frameworks.plugin_steps:score",
-    "export": "servegrid.frameworks.framework_steps:export",
-    "reference": "servegrid.frameworks.framework_steps:reference",
-    "baseline": "servegrid.frameworks.framework_steps:baseline",
-    "ceilings": "servegrid.frameworks.ceilings:measure",
-    "convert_torchscript": "servegrid.formats.torchscript.convert:convert_torchscript",
-    "compile_package": "servegrid.formats.aoti.convert:compile_package",
-    "convert_savedmodel": "servegrid.formats.savedmodel.convert:convert_savedmodel",
-    "read_model_file": "servegrid.frameworks.model_file:read_model_file",
-    "convert_onnx": "servegrid.formats.onnx.convert:convert_onnx",
-    "convert_tftrt": "servegrid.formats.savedmodel.convert_tf_trt:convert_tftrt",
-    "convert_tensorrt": "servegrid.formats.trt.convert:convert_tensorrt",
-}
-"""Step -> "module:function"; the module is imported only when its step runs."""
+from servegrid.store.build import UNSUPPORTED_EXIT
 
 ALONE = {"torch", "tensorflow"}
-"""Frameworks of which one process may have one: each brings libraries of its own under the same names."""
+"""Frameworks that one process must not import together: they bring different libraries under one name."""
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m servegrid.frameworks", description=__doc__)
     parser.add_argument("job", type=Path, help="the job file that a stage wrote")
-    parser.add_argument("--output", type=Path, help="write here instead of where the job says")
+    parser.add_argument("--output", type=Path, help="write to this folder, not to the one in the job")
     arguments = parser.parse_args()
-    job = Job.model_validate_json(arguments.job.read_text(encoding="utf-8"))
+    job = read_job(arguments.job)
     if arguments.output:
         arguments.output.mkdir(parents=True, exist_ok=True)
         job = job.model_copy(update={"output": arguments.output})
-    # Lines come as they are printed, and before the traceback that follows them: output goes to a pipe.
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # it is no other stream
+    # Output goes to a pipe: write each line at once, so that it comes before a traceback.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # stdout is a TextIOWrapper
     quiet.be_quiet()
-    process_environment.apply_defaults()  # a step that is repeated by hand has no parent that did
-    threads.limit()  # the framework's own latency is compared with that of sessions, which do the same
-    # What we need is imported before the plug-in's folder goes on the path: its files may bear our names.
-    module, _, function = STEPS[job.step].partition(":")
+    process_environment.apply_defaults()  # a step that is repeated by hand has no parent to set them
+    threads.limit()  # as hosted sessions do, with whose latency the framework's is compared
+    # Import the step before the model's folder is on the path: its files can have the names of our modules.
+    module, _, function = STEPS[job.step].function.partition(":")
     step = getattr(importlib.import_module(module), function)
     try:
         with import_path(job.plugin, *job.paths):

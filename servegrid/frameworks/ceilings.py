@@ -1,4 +1,4 @@
-"""What the machine reaches: a square matrix product by precision, and a copy."""
+"""The ceilings of the machine: the rate of matrix products by precision, and of copies."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 from servegrid.domain.roofline import Ceilings
 from servegrid.domain.values import Precision
-from servegrid.store.build import Job
+from servegrid.frameworks.fields import CeilingsJob
 
 SMALLEST = 256
 LARGEST = {"cpu": 2048, "cuda": 8192}
@@ -25,9 +25,9 @@ DTYPES: dict[Precision, torch.dtype] = {
 }
 
 
-def measure(job: Job) -> None:
-    """`ceilings.json`. fp32 is without TF32."""
-    device = "cuda" if job.fields["device"] == "gpu" else "cpu"
+def measure(job: CeilingsJob) -> None:
+    """`ceilings.json`; fp32 without TF32."""
+    device = "cuda" if job.fields.device == "gpu" else "cpu"
     rates = {precision: _product(dtype, device) for precision, dtype in DTYPES.items()}
     source = torch.ones(COPIED_BYTES[device], dtype=torch.uint8, device=device)
     target = torch.ones_like(source)
@@ -35,12 +35,15 @@ def measure(job: Job) -> None:
     found = Ceilings(flops_per_s=rates, bytes_per_s=2 * source.numel() / seconds)
     (job.output / "ceilings.json").write_text(found.model_dump_json(), encoding="utf-8")
     for precision, rate in rates.items():
-        print(f"{precision}: {'not there' if rate is None else f'{rate / 1e9:.1f} GFLOP/s'}")
+        print(f"{precision}: {'not supported' if rate is None else f'{rate / 1e9:.1f} GFLOP/s'}")
     print(f"copy: {found.bytes_per_s / 1e9:.1f} GB/s")
 
 
 def _product(dtype: torch.dtype, device: str) -> float | None:
-    """FLOP/s of the largest square product that is worth its time; None where there is none in this type."""
+    """FLOP/s of the fastest square product; None where PyTorch has none in this type.
+
+    Sizes double until one product takes LONG_ENOUGH_S.
+    """
     multiply: Callable[[Any, Any], Any] = torch._int_mm if dtype == torch.int8 else torch.mm
     size, rate = SMALLEST, None
     try:
@@ -57,7 +60,7 @@ def _product(dtype: torch.dtype, device: str) -> float | None:
 
 
 def _fastest(call: Callable[[], Any], device: str) -> float:
-    """Seconds of the fastest of several calls, after one that warms up."""
+    """Seconds of the fastest of several calls, after one to warm up."""
     wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     call()
     wait()

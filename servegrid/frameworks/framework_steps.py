@@ -1,11 +1,9 @@
-"""Steps that run the plug-in's own network: export, the reference outputs, its own latency."""
+"""Steps that run the model's network in its framework: export, reference outputs, latency."""
 
 from __future__ import annotations
 
-import importlib
 import json
 import time
-from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,41 +11,20 @@ from servegrid.domain import arrays
 from servegrid.domain.arrays import Arrays
 from servegrid.domain.roofline import Count
 from servegrid.domain.values import Interface
-from servegrid.frameworks import artifacts
+from servegrid.formats import artifacts
+from servegrid.frameworks.fields import BaselineJob, ExportJob, NetworkJob, ReferenceJob
+from servegrid.frameworks.networks import Network, load
 from servegrid.frameworks.plugin_steps import batches
-from servegrid.store.build import Job
 
 EXAMPLE_BATCH = 2
 
-FRAMEWORKS = {
-    "torch": "servegrid.frameworks.torch_network",
-    "tensorflow": "servegrid.frameworks.tensorflow_network",
-    "onnx": "servegrid.frameworks.onnx_file",
-    "torchscript": "servegrid.frameworks.torchscript_file",
-    "savedmodel": "servegrid.frameworks.savedmodel_file",
-}
-"""Framework -> the module that has its `load`; never both in one process."""
 
-
-class Network(Protocol):
-    """A plug-in's network in evaluation mode."""
-
-    def run(self, x: Arrays) -> Arrays:
-        """One call; arrays by tensor name in and out."""
-
-    def export(self, job: Job, x: Arrays) -> None:
-        """Write the wanted format, with a free batch axis, into the job's output folder."""
-
-    def count(self, x: Arrays) -> tuple[float | None, int | None]:
-        """Floating-point operations of one call, and floating-point weights; None: there is no counter."""
-
-
-def export(job: Job) -> None:
+def export(job: ExportJob) -> None:
     """The model file, its interface and an example."""
-    interface = Interface.model_validate(job.fields["interface"])
+    interface = job.fields.interface
     _, x, _ = next(batches(job, _fixed_batch(interface) or EXAMPLE_BATCH))
     artifacts.check_shapes(interface.inputs, x, "dataloader.py: get_dataloader_fn")
-    network = _load(job, interface)
+    network = load(job)
     outputs = network.run(x)
     artifacts.check_shapes(interface.outputs, outputs, "model.py: get_model")
     network.export(job, x)
@@ -59,12 +36,12 @@ def export(job: Job) -> None:
     artifacts.write_example(job.output, x, outputs)
 
 
-def reference(job: Job) -> None:
-    """`outputs.npz`: the framework's fp32 outputs for every sample; `count.json`: what one sample costs.
-    Sees no exported artifact."""
+def reference(job: ReferenceJob) -> None:
+    """`outputs.npz`: the framework's fp32 outputs for every sample; `count.json`: operations, weights and
+    bytes of one sample. The job has no exported artifact."""
     network, x = _with_samples(job)
-    fixed = _fixed_batch(Interface.model_validate(job.fields["interface"]))
-    step = job.fields["batch_size"] or fixed
+    fixed = _fixed_batch(job.fields.interface)
+    step = job.fields.batch_size or fixed
     samples = len(next(iter(x.values())))
     parts = [network.run({k: v[i : i + step] for k, v in x.items()}) for i in range(0, samples, step)]
     outputs = {name: arrays.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -72,17 +49,17 @@ def reference(job: Job) -> None:
     batch = fixed or 1
     flops, weights = _count(network, {name: array[:batch] for name, array in x.items()})
     size = sum(array.nbytes for array in (*x.values(), *outputs.values())) // samples
-    # 0 operations: the counter knew none of the operators.
+    # 0 operations: the counter knows none of the operators.
     found = Count(flops=flops / batch if flops else None, weights=weights, sample_bytes=size)
     (job.output / "count.json").write_text(found.model_dump_json(), encoding="utf-8")
     print(f"one sample: {found.flops or 0:.4g} FLOP, {found.weights or 0} weights, {size} bytes")
 
 
-def baseline(job: Job) -> None:
-    """`baseline.json`: latency in ms of the framework itself, called synchronously, by batch size."""
+def baseline(job: BaselineJob) -> None:
+    """`baseline.json`: latency in ms of a synchronous call of the network, by batch size."""
     network, x = _with_samples(job)
     result = {}
-    for batch in job.fields["batch_sizes"]:
+    for batch in job.fields.batch_sizes:
         rows = np.arange(batch) % len(next(iter(x.values())))
         latencies = _time(network, {k: v[rows] for k, v in x.items()})
         result[str(batch)] = {"avg_ms": float(np.mean(latencies)), "p50_ms": float(np.median(latencies))}
@@ -91,35 +68,27 @@ def baseline(job: Job) -> None:
 
 
 def _fixed_batch(interface: Interface) -> int:
-    """The first axis of the inputs where it is a number; 0: it is free."""
+    """The first axis of the inputs where it is a number; 0 where it is free."""
     return max(int(interface.inputs[0].shape[0]), 0)
 
 
 def _count(network: Network, x: Arrays) -> tuple[float | None, int | None]:
-    """Operations of one call and weights. A counter that fails must not keep a model from being served."""
+    """Operations of one call, and weights; nothing where the counter fails: the model can still be served."""
     try:
         return network.count(x)
-    except Exception as error:  # whatever a network provokes in the counter
+    except Exception as error:  # of any kind, depending on the network
         print(f"not counted: {type(error).__name__}: {error}")
         return None, None
 
 
-def _load(job: Job, interface: Interface) -> Network:
-    """On the CPU, unless the job names a device."""
-    module = importlib.import_module(FRAMEWORKS[job.fields["framework"]])
-    network: Network = module.load(job, interface, job.fields.get("device", "cpu"))
-    return network
-
-
-def _with_samples(job: Job) -> tuple[Network, Arrays]:
-    interface = Interface.model_validate(job.fields["interface"])
+def _with_samples(job: NetworkJob) -> tuple[Network, Arrays]:
     with np.load(job.inputs["samples"] / "samples.npz") as file:
-        x = {t.name: file[f"x/{t.name}"] for t in interface.inputs}
-    return _load(job, interface), x
+        x = {t.name: file[f"x/{t.name}"] for t in job.fields.interface.inputs}
+    return load(job), x
 
 
 def _time(network: Network, x: Arrays) -> list[float]:
-    """Latencies in ms of at least 1 s and 20 calls, or of 10 s and 3 calls, after one that warms up."""
+    """Latencies in ms, after one call to warm up, of at least 20 calls and 1 s, or 3 calls and 10 s."""
     network.run(x)
     latencies: list[float] = []
     start = time.perf_counter()
@@ -132,11 +101,3 @@ def _time(network: Network, x: Arrays) -> list[float]:
 
 def _enough(calls: int, seconds: float) -> bool:
     return (calls >= 20 and seconds >= 1) or (calls >= 3 and seconds >= 10)
-
-
-def answers(outputs: Any, names: list[str]) -> dict[str, Any]:
-    """What a network returned, by output name: a mapping, or one value or several in the spec's order."""
-    if isinstance(outputs, dict):
-        return {name: outputs[name] for name in names}
-    values = outputs if isinstance(outputs, tuple | list) else (outputs,)
-    return dict(zip(names, values, strict=True))

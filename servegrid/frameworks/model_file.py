@@ -16,9 +16,9 @@ from servegrid.domain.arrays import Arrays
 from servegrid.domain.errors import UnsupportedError, unknown
 from servegrid.domain.spec import ModelSpec
 from servegrid.domain.values import TRITON_DTYPES, Format, Interface, Tensor, Value
+from servegrid.frameworks.fields import ModelFileJob
 from servegrid.frameworks.file_plugin import TEMPLATE
-from servegrid.frameworks.framework_steps import FRAMEWORKS, Network
-from servegrid.store.build import Job
+from servegrid.frameworks.networks import FRAMEWORKS, Network
 
 SAMPLES = 64
 MOST_BYTES = 2**32
@@ -29,7 +29,7 @@ Axes = tuple[int, ...]
 
 
 class Declared(Value):
-    """What a file says of a tensor: -1 is a free axis, None is not said."""
+    """A tensor as its file declares it: -1 is a free axis; None: the file does not declare it."""
 
     name: str
     dtype: str | None
@@ -37,10 +37,10 @@ class Declared(Value):
 
 
 class Reader(Protocol):
-    """What the module of a kind of file has."""
+    """The module of a kind of file."""
 
     FILE: str
-    """What the file is called in an artifact."""
+    """Name of the file in an artifact."""
     FORMATS: dict[Format, dict[str, Any]]
     """`formats` of its model.yaml."""
 
@@ -54,16 +54,16 @@ class Reader(Protocol):
         """The file in its own framework."""
 
 
-def read_model_file(job: Job) -> None:
+def read_model_file(job: ModelFileJob) -> None:
     """`model.yaml`, the Python files of `file_plugin`, and `data/` with the file and its samples.
 
     Raises:
         UnsupportedError: why the file, a shape or the samples cannot be used, in one line.
     """
-    reader: Reader = importlib.import_module(FRAMEWORKS[job.fields["kind"]])
+    reader: Reader = importlib.import_module(FRAMEWORKS[job.fields.kind])
     samples = _samples(job.inputs["samples"]) if "samples" in job.inputs else None
     inputs, outputs, opset = reader.declared(job.inputs["file"])
-    resolved = resolve(inputs, job.fields["shapes"], samples)
+    resolved = resolve(inputs, job.fields.shapes, samples)
     for name in ("prepare.py", "dataloader.py"):
         shutil.copy(TEMPLATE / name, job.output / name)
     data = job.output / "data"
@@ -85,10 +85,8 @@ def one_line(error: Exception) -> str:
     return text if len(text) <= 300 else f"{text[:150]} ... {text[-150:]}"
 
 
-def resolve(
-    inputs: list[Declared], shapes: Mapping[str, list[int]], samples: Arrays | None
-) -> tuple[Tensor, ...]:
-    """Every input with its type and all axes but the batch fixed."""
+def resolve(inputs: list[Declared], shapes: Mapping[str, Axes], samples: Arrays | None) -> tuple[Tensor, ...]:
+    """Every input with its type and fixed axes, except that of the batch."""
     names = [tensor.name for tensor in inputs]
     for kind, given in (("--shape", shapes), ("--samples", samples or {})):
         for name in given:
@@ -100,8 +98,10 @@ def resolve(
         _check_samples(names, samples)
     found = tuple(_resolve(t, shapes.get(t.name), samples[t.name] if samples else None) for t in inputs)
     if len({tensor.shape[0] for tensor in found}) > 1:
-        said = ", ".join(f"{t.name!r} {list(t.shape)}" for t in found)
-        raise UnsupportedError(f"the first axes of its inputs differ, so that no axis counts samples: {said}")
+        shapes_found = ", ".join(f"{t.name!r} {list(t.shape)}" for t in found)
+        raise UnsupportedError(
+            f"the first axes of its inputs differ, so that no axis counts samples: {shapes_found}"
+        )
     batch = _fixed(found)
     if batch and samples is not None and len(samples[names[0]]) % batch:
         raise UnsupportedError(
@@ -111,20 +111,20 @@ def resolve(
 
 
 def _fixed(inputs: tuple[Tensor, ...]) -> int:
-    """The batch that the model takes, if it takes no other; 0: any."""
+    """The only batch size of the model; 0: any."""
     return max(int(inputs[0].shape[0]), 0)
 
 
-def _resolve(tensor: Declared, given: list[int] | None, sample: Any) -> Tensor:
+def _resolve(tensor: Declared, given: Axes | None, sample: Any) -> Tensor:
     name, shape = tensor.name, tensor.shape
-    asked = given or (list(sample.shape) if sample is not None else None)
-    if shape is None and asked is None:
+    wanted = given or (sample.shape if sample is not None else None)
+    if shape is None and wanted is None:
         raise UnsupportedError(
             f"the file does not say the shape of input {name!r}; give --shape {name}=1,..."
         )
     if shape is None:
-        assert asked is not None
-        shape = (-1,) * len(asked)
+        assert wanted is not None
+        shape = (-1,) * len(wanted)
     if not shape:
         raise UnsupportedError(f"input {name!r} is one number: it has no axis that counts samples")
     if 0 in shape:
@@ -133,9 +133,11 @@ def _resolve(tensor: Declared, given: list[int] | None, sample: Any) -> Tensor:
         if axes is not None:
             _check_axes(f"{kind}: input {name!r}", shape, tuple(axes))
     if given and sample is not None and tuple(given[1:]) != sample.shape[1:]:
-        raise UnsupportedError(f"--samples: {name!r} has {list(sample.shape[1:])}, --shape says {given[1:]}")
-    if asked:
-        shape = (shape[0], *asked[1:])
+        raise UnsupportedError(
+            f"--samples: {name!r} has {list(sample.shape[1:])}, --shape says {list(given[1:])}"
+        )
+    if wanted:
+        shape = (shape[0], *wanted[1:])
     if -1 in shape[1:]:
         example = ",".join("1" if i == 0 else "?" if a == -1 else str(a) for i, a in enumerate(shape))
         raise UnsupportedError(f"input {name!r} has free axes; give --shape {name}={example} or --samples")
@@ -169,7 +171,7 @@ def _samples(path: Path) -> Arrays:
         return {name: file[name] for name in file}
     except UnsupportedError:
         raise
-    except Exception as error:  # a ZIP's, a header's or an array's: whatever the content provokes
+    except Exception as error:  # of any kind, depending on the content
         raise UnsupportedError(
             f"--samples {path}: not an .npz file of plain arrays: {one_line(error)}"
         ) from error
@@ -183,9 +185,9 @@ def _check_samples(names: list[str], samples: Arrays) -> None:
             raise UnsupportedError(f"--samples: {name!r} is one number; the first axis counts the samples")
     counts = {name: len(samples[name]) for name in names}
     if len(set(counts.values())) > 1 or not min(counts.values()):
-        said = ", ".join(f"{name!r} {count}" for name, count in counts.items())
+        found = ", ".join(f"{name!r} {count}" for name, count in counts.items())
         raise UnsupportedError(
-            f"--samples: every input needs as many samples, and at least one; found: {said}"
+            f"--samples: every input needs as many samples, and at least one; found: {found}"
         )
 
 
@@ -221,7 +223,7 @@ def _run(
         for size in sizes:
             rows = np.arange(size) % len(next(iter(x.values())))
             answers.append(network.run({name: array[rows] for name, array in x.items()}))
-    except Exception as error:  # whatever a strange model provokes in its framework
+    except Exception as error:  # of any kind, depending on the model and its framework
         shown = ", ".join(f"{t.name} {t.dtype} {list(t.shape)}" for t in inputs)
         hint = "where the file does not say types and shapes, --samples does"
         raise UnsupportedError(f"it does not run with {shown}: {one_line(error)} ({hint})") from error
@@ -244,7 +246,7 @@ def _run(
 
 
 def _spec(
-    job: Job,
+    job: ModelFileJob,
     interface: Interface,
     formats: dict[Format, dict[str, Any]],
     scales: dict[str, float],
@@ -280,10 +282,10 @@ def _spec(
         tolerances[precision] = {"absolute": share, **bounds, "outputs": own}
     return ModelSpec.model_validate(
         {
-            "name": job.fields["name"],
+            "name": job.fields.name,
             "description": f"made of the file {job.inputs['file'].name}",
-            "framework": job.fields["kind"],
-            "requires": job.fields["requires"],
+            "framework": job.fields.kind,
+            "requires": job.fields.requires,
             "opset": opset,
             **interface.model_dump(),
             "formats": wanted,

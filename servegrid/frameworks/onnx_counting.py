@@ -1,4 +1,4 @@
-"""What one call of an ONNX graph costs, by the shapes that ONNX infers."""
+"""Operations and weights of an ONNX graph, by the shapes that ONNX infers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 
 Shapes = Mapping[str, tuple[int, ...]]
-"""Name of a tensor -> its shape, where every axis is known."""
+"""Name of a tensor -> its shape, every axis a number."""
 COUNTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
 
 
@@ -18,8 +18,8 @@ def count(model: Any, inputs: Shapes) -> tuple[float | None, int]:
     """Floating-point operations of one call with inputs of these shapes, a multiply-add as two, and
     floating-point weights.
 
-    Counted are matrix products and convolutions, as PyTorch's counter has them. The operations are None
-    where the shape of one of these is not known before the graph runs.
+    Matrix products and convolutions count, as in PyTorch's counter. The operations are None where the shape
+    of one of them is known only when the graph runs.
     """
     for value in model.graph.input:
         for axis, size in zip(value.type.tensor_type.shape.dim, inputs.get(value.name, ()), strict=False):
@@ -33,7 +33,7 @@ def count(model: Any, inputs: Shapes) -> tuple[float | None, int]:
 
 
 def operations(node: Any, known: Shapes) -> int | None:
-    """Of one product or convolution; None: a shape is not known."""
+    """Operations of one product or convolution; None: a shape is not known."""
     first, second, out = (known.get(name) for name in (node.input[0], node.input[1], node.output[0]))
     if first is None or second is None or out is None:
         return None

@@ -17,10 +17,10 @@ from servegrid.domain.arrays import Arrays
 from servegrid.domain.errors import UnsupportedError
 from servegrid.domain.values import Format, Interface
 from servegrid.frameworks import onnx_counting
+from servegrid.frameworks.fields import ExportJob, NetworkJob
 from servegrid.frameworks.file_plugin import PROTOBUF_LIMIT
 from servegrid.frameworks.model_file import Declared, one_line
 from servegrid.hosting.onnx_session import cpu_options
-from servegrid.store.build import Job
 
 FILE = "model.onnx"
 FORMATS: dict[Format, dict[str, Any]] = {"onnx": {"export": "onnx", "precisions": ["fp32", "fp16"]}}
@@ -46,7 +46,7 @@ class OnnxNetwork:
             onnx.load(str(self.path)), {name: array.shape for name, array in x.items()}
         )
 
-    def export(self, job: Job, x: Arrays) -> None:
+    def export(self, job: ExportJob, x: Arrays) -> None:
         """Copy it: it is what it should become."""
         shutil.copy(self.path, job.output / FILE)
 
@@ -85,9 +85,9 @@ def copy(path: Path, target: Path) -> None:
 open_network = OnnxNetwork
 
 
-def load(job: Job, interface: Interface, device: str) -> OnnxNetwork:
-    """The prepared file, on the CPU whatever the device: its answers are what counts, not its speed."""
-    return OnnxNetwork(job.inputs["prepared"] / FILE, interface)
+def load(job: NetworkJob) -> OnnxNetwork:
+    """The prepared file, always on the CPU: only its outputs are used."""
+    return OnnxNetwork(job.inputs["prepared"] / FILE, job.fields.interface)
 
 
 def _parse(path: Path) -> Any:

@@ -1,4 +1,4 @@
-"""Steps that run a plug-in's own Python: its preparation, its data, its metric."""
+"""Steps that run a model's own Python files: its preparation, its data, its metric."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from servegrid.domain.arrays import Arrays, concatenate
 from servegrid.frameworks import published
-from servegrid.store.build import Job
+from servegrid.frameworks.fields import PluginJob, PrepareJob, ProfileDataJob, ScoreJob
 
 Batch = tuple[Any, Arrays, Arrays]
 
@@ -37,8 +37,8 @@ def import_path(*folders: Path) -> Iterator[None]:
         _remove_modules(folders)
 
 
-def load(job: Job, file: str) -> ModuleType:
-    """A plug-in file as a module, by path: `models` is never a package that could hide a user's."""
+def load(job: PluginJob, file: str) -> ModuleType:
+    """A file of the model's folder as a module, by its path: a package `models` could hide a user's own."""
     published.offer_toolkit()
     name = f"_plugin_{file.removesuffix('.py')}"
     spec = importlib.util.spec_from_file_location(name, job.plugin / file)
@@ -49,14 +49,13 @@ def load(job: Job, file: str) -> ModuleType:
     return module
 
 
-def arguments(job: Job, function: Callable[..., Any], **more: Any) -> dict[str, Any]:
-    """Those of the model's parameters, and of `more`, that `function` takes.
+def arguments(job: PluginJob, function: Callable[..., Any], **more: Any) -> dict[str, Any]:
+    """The arguments of `function`: the model's parameters and `more`, as far as it has such arguments.
 
-    They are the variant's, and what `prepare` returned, whose values are file names. With random
-    weights nothing is prepared. A published file's own flags have their defaults and types from its
-    `update_argparser`.
+    Parameters are those of the variant, and the files that `prepare` returned; with random weights there are
+    no such files. Flags of a published file have the defaults and types of its `update_argparser`.
     """
-    known = dict(job.fields["parameters"])
+    known = dict(job.fields.parameters)
     if "prepared" in job.inputs:
         prepared = job.inputs["prepared"]
         files = json.loads((prepared / "parameters.json").read_text(encoding="utf-8"))
@@ -69,24 +68,23 @@ def arguments(job: Job, function: Callable[..., Any], **more: Any) -> dict[str, 
     return {name: known[name] for name in parameters if name in known}
 
 
-def batches(job: Job, batch_size: int) -> Iterator[Batch]:
+def batches(job: PluginJob, batch_size: int) -> Iterator[Batch]:
     """The model's own data, `batch_size` samples at a time."""
     make = load(job, "dataloader.py").get_dataloader_fn
     yield from make(**arguments(job, make, batch_size=batch_size))()
 
 
-def prepare(job: Job) -> None:
+def prepare(job: PrepareJob) -> None:
     """Checkpoint and data of a variant; `parameters.json` names the files for the other steps."""
     plugin = load(job, "prepare.py")
-    files = plugin.prepare(
-        job.fields["variant"], job.output, job.inputs.get("sources"), job.fields["parameters"]
-    )
+    fields = job.fields
+    files = plugin.prepare(fields.variant, job.output, job.inputs.get("sources"), dict(fields.parameters))
     (job.output / "parameters.json").write_text(json.dumps(files, indent=1), encoding="utf-8")
 
 
-def profile_data(job: Job) -> None:
+def profile_data(job: ProfileDataJob) -> None:
     """`samples.npz`: the first samples of the data, `x/<input>`, `y/<output>` and `ids`."""
-    wanted = job.fields["samples"]
+    wanted = job.fields.samples
     parts: dict[str, list[Any]] = {}
     count = 0
     for ids, x, y in batches(job, batch_size=min(wanted, 64)):
@@ -99,23 +97,22 @@ def profile_data(job: Job) -> None:
         if count == wanted:
             break
     if not count:
-        raise ValueError("dataloader.py: get_dataloader_fn's iterator gave no batch")
+        raise ValueError("dataloader.py: the iterator of get_dataloader_fn is empty")
     print(f"{count} samples")
     np.savez(job.output / "samples.npz", allow_pickle=False, **{k: concatenate(v) for k, v in parts.items()})
 
 
-def score(job: Job) -> None:
-    """`metrics.json`: the plug-in's metrics of several sets of predictions on the same samples.
+def score(job: ScoreJob) -> None:
+    """`metrics.json`: the model's metrics of several sets of predictions for the same samples.
 
-    `predictions` of the fields names the sets; each is an input of the job, an .npz file that holds one array
-    an output.
+    Each set is an input of the job: an .npz file with one array per output.
     """
     make = load(job, "metrics.py").MetricsCalculator
     samples = np.load(job.inputs["samples"] / "samples.npz")
     x = {k[2:]: samples[k] for k in samples if k.startswith("x/")}
     y = {k[2:]: samples[k] for k in samples if k.startswith("y/")}
     result = {}
-    for name in job.fields["predictions"]:
+    for name in job.fields.predictions:
         calculator = make(**arguments(job, make))
         with np.load(job.inputs[name]) as outputs:
             y_pred = {k: outputs[k] for k in outputs}
@@ -126,7 +123,7 @@ def score(job: Job) -> None:
 
 
 def _metrics(calculator: Any, **batch: Any) -> dict[str, Any]:
-    """A calculator's metrics of one batch, by `update` and `metrics` or by the older `calc`."""
+    """The metrics of one batch, by `update` and `metrics`, or by the older `calc`."""
     if hasattr(calculator, "update"):
         calculator.update(**batch)
         found: dict[str, Any] = calculator.metrics

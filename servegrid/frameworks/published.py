@@ -1,7 +1,7 @@
-"""Files that were written for the toolkit of NVIDIA's published deployments, as they are.
+"""Support for unchanged files that were written for the toolkit of NVIDIA's published deployments.
 
-They import a few names of `triton.deployment_toolkit.core`, which only their own command lines use, and tell
-their flags by `update_argparser(parser)`.
+They import names of `triton.deployment_toolkit.core`, which only their own command lines use, and define
+flags in `update_argparser(parser)`.
 """
 
 from __future__ import annotations

@@ -11,9 +11,9 @@ import tensorflow as tf
 from servegrid.domain.arrays import Arrays
 from servegrid.domain.errors import UnsupportedError
 from servegrid.domain.values import Format, Interface
+from servegrid.frameworks.fields import ExportJob, NetworkJob
 from servegrid.frameworks.model_file import Declared, one_line
 from servegrid.frameworks.tensorflow_network import TensorFlowNetwork
-from servegrid.store.build import Job
 
 FILE = "model.savedmodel"
 SIGNATURE = "serving_default"
@@ -37,9 +37,9 @@ class SavedModelNetwork(TensorFlowNetwork):
         super().__init__(model, call, interface)
         self.path = path
 
-    def export(self, job: Job, x: Arrays) -> None:
+    def export(self, job: ExportJob, x: Arrays) -> None:
         """Copy it, or make ONNX of it by tf2onnx."""
-        if job.fields["format"] == "onnx":
+        if job.fields.format == "onnx":
             super().export(job, x)
         else:
             shutil.copytree(self.path, job.output / FILE)
@@ -64,9 +64,9 @@ def copy(path: Path, target: Path) -> None:
 open_network = SavedModelNetwork
 
 
-def load(job: Job, interface: Interface, device: str) -> SavedModelNetwork:
-    """The prepared folder, on the CPU whatever the device: its answers are what counts, not its speed."""
-    return SavedModelNetwork(job.inputs["prepared"] / FILE, interface)
+def load(job: NetworkJob) -> SavedModelNetwork:
+    """The prepared folder, always on the CPU: only its outputs are used."""
+    return SavedModelNetwork(job.inputs["prepared"] / FILE, job.fields.interface)
 
 
 def _parse(path: Path) -> Any:

@@ -12,10 +12,10 @@ from tensorflow.python.framework.convert_to_constants import convert_variables_t
 
 from servegrid.domain.arrays import Arrays
 from servegrid.domain.values import Interface
-from servegrid.frameworks.framework_steps import answers
+from servegrid.frameworks.fields import ExportJob, NetworkJob
+from servegrid.frameworks.networks import outputs_by_name
 from servegrid.frameworks.plugin_steps import arguments
 from servegrid.frameworks.plugin_steps import load as load_file
-from servegrid.store.build import Job
 
 
 class TensorFlowNetwork:
@@ -33,7 +33,7 @@ class TensorFlowNetwork:
         @tf.function(input_signature=specs)  # type: ignore[untyped-decorator]  # it has no types
         def serve(*tensors: Any) -> dict[str, Any]:
             x = dict(zip((spec.name for spec in specs), tensors, strict=True))
-            found = answers(call(**x) if by_name else call(x), names)
+            found = outputs_by_name(call(**x) if by_name else call(x), names)
             return {name: tf.identity(value, name=name) for name, value in found.items()}
 
         self.serve, self.specs = serve, specs
@@ -43,9 +43,9 @@ class TensorFlowNetwork:
         found = self.serve(*(tf.constant(x[spec.name]) for spec in self.specs))
         return {name: value.numpy() for name, value in found.items()}
 
-    def export(self, job: Job, x: Arrays) -> None:
+    def export(self, job: ExportJob, x: Arrays) -> None:
         """Write `model.savedmodel` or `model.onnx`."""
-        if job.fields["format"] == "onnx":
+        if job.fields.format == "onnx":
             self._export_onnx(job)
         else:
             archive = keras.export.ExportArchive()
@@ -66,27 +66,27 @@ class TensorFlowNetwork:
         weights = sum(v.shape.num_elements() for v in concrete.variables if v.dtype.is_floating)
         return found.total_float_ops, weights
 
-    def _export_onnx(self, job: Job) -> None:
+    def _export_onnx(self, job: ExportJob) -> None:
         import onnx
         import tf2onnx
 
         graph, _ = tf2onnx.convert.from_function(
-            self.serve, input_signature=self.specs, opset=job.fields["opset"]
+            self.serve, input_signature=self.specs, opset=job.fields.opset
         )
         onnx.save(graph, str(job.output / "model.onnx"))
 
 
-def load(job: Job, interface: Interface, device: str) -> TensorFlowNetwork:
+def load(job: NetworkJob) -> TensorFlowNetwork:
     """The Keras model and the call of model.py's `get_model`, on `cpu` or `gpu`, in fp32 without TF32.
 
     Raises:
         ValueError: TensorFlow sees no GPU.
     """
-    if device == "cpu":
+    if job.fields.device == "cpu":
         tf.config.set_visible_devices([], "GPU")
     elif not tf.config.list_physical_devices("GPU"):
         raise ValueError("TensorFlow sees no GPU: is a tensorflow build with CUDA installed?")
     tf.config.experimental.enable_tensor_float_32_execution(False)
     make = load_file(job, "model.py").get_model
     model, call = make(**arguments(job, make))
-    return TensorFlowNetwork(model, call, interface)
+    return TensorFlowNetwork(model, call, job.fields.interface)

@@ -13,10 +13,10 @@ from servegrid.domain.arrays import Arrays, match
 from servegrid.domain.errors import UnsupportedError
 from servegrid.domain.tolerances import Tolerances
 from servegrid.domain.values import Interface
-from servegrid.frameworks.framework_steps import answers
+from servegrid.frameworks.fields import ExportJob, NetworkJob
+from servegrid.frameworks.networks import outputs_by_name
 from servegrid.frameworks.plugin_steps import arguments
 from servegrid.frameworks.plugin_steps import load as load_file
-from servegrid.store.build import Job
 
 SAME = Tolerances(absolute=1e-3, cosine=0.999)
 """What a trace may differ by from the module that it was made of."""
@@ -35,17 +35,17 @@ class TorchNetwork:
     def run(self, x: Arrays) -> Arrays:
         """One call; arrays by tensor name in and out."""
         with torch.inference_mode():
-            found = answers(self.module(*self._tensors(x)), self.outputs)
+            found = outputs_by_name(self.module(*self._tensors(x)), self.outputs)
         return {name: value.cpu().numpy() for name, value in found.items()}
 
-    def export(self, job: Job, x: Arrays) -> None:
+    def export(self, job: ExportJob, x: Arrays) -> None:
         """Write `model.pt`, `model.pt2` or `model.onnx`."""
-        if job.fields["format"] == "onnx":
+        if job.fields.format == "onnx":
             self._export_onnx(job, x)
-        elif job.fields["format"] == "torch-export":
+        elif job.fields.format == "torch-export":
             torch.export.save(self._program(x), job.output / "model.pt2")
         else:
-            script = self._trace(x) if job.fields["format"] == "ts-trace" else self._script()
+            script = self._trace(x) if job.fields.format == "ts-trace" else self._script()
             script.save(str(job.output / "model.pt"))
 
     def count(self, x: Arrays) -> tuple[float | None, int | None]:
@@ -57,7 +57,7 @@ class TorchNetwork:
         tensors = (*self.module.parameters(), *self.module.buffers())
         return counter.get_total_flops(), sum(t.numel() for t in tensors if t.is_floating_point())
 
-    def _export_onnx(self, job: Job, x: Arrays) -> None:
+    def _export_onnx(self, job: ExportJob, x: Arrays) -> None:
         tensors = (*self.interface.inputs, *self.interface.outputs)
         free = {t.name: [i for i, axis in enumerate(t.shape) if axis == -1] for t in tensors}
         torch.onnx.export(
@@ -67,7 +67,7 @@ class TorchNetwork:
             input_names=self.inputs,
             output_names=self.outputs,
             dynamic_axes={n: {i: f"{n}_{i}" if i else "batch" for i in a} for n, a in free.items()},
-            opset_version=job.fields["opset"],
+            opset_version=job.fields.opset,
             dynamo=False,  # this graph is the one that the transformer optimizer can fuse
         )
 
@@ -118,7 +118,7 @@ def _first_line(error: Exception) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
-def load(job: Job, interface: Interface, device: str) -> TorchNetwork:
+def load(job: NetworkJob) -> TorchNetwork:
     """The module of model.py's `get_model`, which says what its tensors are called, on `cpu` or `gpu`.
 
     On a GPU, too, fp32 is fp32: without TF32, which PyTorch would use for convolutions.
@@ -129,7 +129,7 @@ def load(job: Job, interface: Interface, device: str) -> TorchNetwork:
     make = load_file(job, "model.py").get_model
     torch.backends.cudnn.allow_tf32 = False
     module, names = make(**arguments(job, make))
-    network = TorchNetwork(module, interface, device)
+    network = TorchNetwork(module, job.fields.interface, job.fields.device)
     for kind, wanted in (("inputs", network.inputs), ("outputs", network.outputs)):
         if list(names[kind]) != wanted:
             raise ValueError(f"model.py: get_model names {kind} {names[kind]}, model.yaml {wanted}")

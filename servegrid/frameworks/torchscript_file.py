@@ -11,9 +11,9 @@ import torch
 from servegrid.domain.arrays import Arrays
 from servegrid.domain.errors import UnsupportedError
 from servegrid.domain.values import Format, Interface
+from servegrid.frameworks.fields import ExportJob, NetworkJob
 from servegrid.frameworks.model_file import Declared, one_line
 from servegrid.frameworks.torch_network import TorchNetwork
-from servegrid.store.build import Job
 
 FILE = "model.pt"
 FORMATS: dict[Format, dict[str, Any]] = {"ts-trace": {"export": "ts-trace", "precisions": ["fp32"]}}
@@ -27,7 +27,7 @@ class TorchScriptNetwork(TorchNetwork):
         super().__init__(_parse(path), interface)
         self.path = path
 
-    def export(self, job: Job, x: Arrays) -> None:
+    def export(self, job: ExportJob, x: Arrays) -> None:
         """Copy it: it is what it should become."""
         shutil.copy(self.path, job.output / FILE)
 
@@ -60,9 +60,9 @@ def copy(path: Path, target: Path) -> None:
 open_network = TorchScriptNetwork
 
 
-def load(job: Job, interface: Interface, device: str) -> TorchScriptNetwork:
-    """The prepared file, on the CPU whatever the device: its answers are what counts, not its speed."""
-    return TorchScriptNetwork(job.inputs["prepared"] / FILE, interface)
+def load(job: NetworkJob) -> TorchScriptNetwork:
+    """The prepared file, always on the CPU: only its outputs are used."""
+    return TorchScriptNetwork(job.inputs["prepared"] / FILE, job.fields.interface)
 
 
 def _parse(path: Path) -> Any:

@@ -14,7 +14,10 @@ from servegrid.domain.errors import StepError, UnsupportedError, UserError
 from servegrid.domain.names import LONGEST_NAME
 from servegrid.domain.plugins import Plugin
 from servegrid.domain.values import ModelFile
-from servegrid.frameworks.file_plugin import PROTOBUF_LIMIT, TEMPLATE
+from servegrid.frameworks.fields import ModelFileFields
+from servegrid.frameworks.file_plugin import COPIED, PROTOBUF_LIMIT, TEMPLATE
+from servegrid.frameworks.networks import FRAMEWORKS
+from servegrid.frameworks.steps import code
 from servegrid.host.environment import how_to_install, missing, versions
 from servegrid.host.files import digest_path
 from servegrid.plan.spec_rules import load_spec
@@ -22,7 +25,6 @@ from servegrid.store.build import Workplace, run_step
 from servegrid.store.site import Site
 from servegrid.store.store import BuildRequest
 
-VERSION = 1
 TIMEOUT_S = 1800.0
 
 
@@ -54,15 +56,16 @@ def model_folder(
         raise UserError(
             f"{flag}: not installed: {', '.join(absent)}; in the checkout run `{how_to_install(absent)}`"
         )
+    fields = ModelFileFields(
+        kind=kind,
+        name=_name(path),
+        shapes=dict(_shape(text) for text in shapes),
+        requires=LIBRARIES[kind],
+    )
     request = BuildRequest(
         stage="read_model_file",
-        version=VERSION,
-        fields={
-            "kind": kind,
-            "name": _name(path),
-            "shapes": dict(_shape(text) for text in shapes),
-            "requires": LIBRARIES[kind],
-        },
+        code=code("read_model_file", FRAMEWORKS[kind], *COPIED),
+        fields=fields,
         sources={name: digest_path(place) for name, place in files.items()} | _external(kind, path),
         libraries=versions(LIBRARIES[kind]),
     )
@@ -74,13 +77,13 @@ def model_folder(
                 plugin=TEMPLATE,
                 logs=Path(logs),
                 profile="cpu",
-                cell=request.fields["name"],
+                cell=fields.name,
                 timeout_s=TIMEOUT_S,
             )
             try:
                 run_step(
                     request.stage,
-                    fields=request.fields,
+                    fields=fields,
                     inputs={},
                     output=folder,
                     at=at,
@@ -122,9 +125,9 @@ def _name(path: Path) -> str:
     return re.sub(r"\W+", "_", stem, flags=re.ASCII)[:LONGEST_NAME] or "model"
 
 
-def _shape(text: str) -> tuple[str, list[int]]:
+def _shape(text: str) -> tuple[str, tuple[int, ...]]:
     """`NAME=1,3,224,224`."""
     name, equals, axes = text.rpartition("=")
     if not name or not equals or not re.fullmatch(r"[1-9]\d*(,[1-9]\d*)*", axes):
         raise UserError(f"--shape {text}: expected NAME=1,3,224,224: whole numbers from 1, the batch first")
-    return name, [int(axis) for axis in axes.split(",")]
+    return name, tuple(int(axis) for axis in axes.split(","))

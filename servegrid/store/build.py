@@ -1,4 +1,4 @@
-"""Running a build step in a child process, the only place where a framework is imported."""
+"""Runs build steps in child processes, the only ones that import a framework."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from servegrid.host import containers, proc, process_environment
 from servegrid.host.environment import device_lock
 from servegrid.host.files import write_atomic
 from servegrid.host.stage_timer import work
+from servegrid.store.job import Fields, Job
 from servegrid.store.other_environment import container, interpreter
 from servegrid.store.site import Site
 from servegrid.store.store import BuildRequest
@@ -31,28 +32,19 @@ HIDDEN = re.compile(
     r"WARNING: All log messages before absl::InitializeLog"
     r"|I\d{4} \d\d:\d\d:\S+ +\d+ \w+\.cc:\d+\] oneDNN custom operations are on"
 )
-"""What TensorFlow 2.21 writes when it is imported and no setting of it stops: only in the log."""
+"""Lines that TensorFlow 2.21 writes on import, whatever its settings; they are shown in the log only."""
 
 UNSUPPORTED_EXIT = 3
-"""Exit code by which a child says that its step cannot be done here; its last line says why."""
-
-
-class Job(Value):
-    """What one child process is told, as a JSON file: enough to repeat it by hand."""
-
-    step: str
-    fields: dict[str, Any]
-    inputs: dict[str, Path]
-    plugin: Path
-    paths: tuple[Path, ...] = ()
-    output: Path
+"""Exit code of a child whose step cannot be done here; the last line of its output is the reason."""
 
 
 class Workplace(Value):
-    """Where the steps of one cell run: the site, the model's folder and the `paths` that its files import
-    from beside it, the folder for logs, the profile of the device, whose lock they take, the cell's name,
-    which starts the names of its logs, the time limit of a step, and the environments of those steps that
-    do not run in this one."""
+    """Where the steps of one cell run.
+
+    plugin: the model's folder; paths: further folders that its files import from; profile: names the device
+    that a step locks; cell: the name that its log files start with; timeout_s: of one step; environments: by
+    step, for the steps that run in another environment than this one.
+    """
 
     site: Site
     plugin: Path
@@ -64,28 +56,22 @@ class Workplace(Value):
     environments: dict[str, Environment] = Field({})
 
 
-def build(
-    request: BuildRequest,
-    at: Workplace,
-    *,
-    files: dict[str, Path] | None = None,
-    alone: bool = False,
-) -> ArtifactRef:
-    """The artifact of `request`, found in the store or made by the step that it names.
+def build(request: BuildRequest, at: Workplace) -> ArtifactRef:
+    """The artifact of `request`, found in the store or made by its step.
 
-    The device is shared with other builds, unless the step measures: then it is `alone` there.
+    A step shares the device with other builds, unless it measures and is `alone` there.
     """
 
     def make(folder: Path) -> None:
-        log.info("%s  %s: %s", at.cell, request.stage, "measuring" if alone else "building")
-        with device_lock(at.profile, exclusive=alone), work(request.stage):
+        log.info("%s  %s: %s", at.cell, request.stage, "measuring" if request.alone else "building")
+        with device_lock(at.profile, exclusive=request.alone), work(request.stage):
             run_step(
                 request.stage,
                 fields=request.fields,
                 inputs=request.inputs,
                 output=folder,
                 at=at,
-                files=files,
+                files=request.files,
             )
 
     return at.site.store.build(request, make, cell=at.cell)
@@ -94,23 +80,23 @@ def build(
 def run_step(
     step: str,
     *,
-    fields: dict[str, Any],
+    fields: Fields,
     inputs: dict[str, ArtifactRef],
     output: Path,
     at: Workplace,
     files: dict[str, Path] | None = None,
     level: int = logging.INFO,
 ) -> None:
-    """Run one step of `servegrid.frameworks`; it writes its files below `output`.
+    """Run one step of `servegrid.frameworks` in a child process; it writes its files below `output`.
 
-    `inputs` are artifacts, `files` other paths that the step reads, both by the step's name for them.
+    inputs: artifacts; files: other paths that the step reads; both by the step's name for them.
 
     Raises:
-        UnsupportedError: the step said that it cannot be done here.
-        StepError: it failed; the log and the command that repeats it are in the error.
+        UnsupportedError: the step cannot be done here.
+        StepError: it failed; the error has the log and the command that repeats the step.
     """
     paths = {key: at.site.store.path(ref) for key, ref in inputs.items()} | (files or {})
-    job = Job(step=step, fields=fields, inputs=paths, plugin=at.plugin, paths=at.paths, output=output)
+    job = Job[Fields](step=step, fields=fields, inputs=paths, plugin=at.plugin, paths=at.paths, output=output)
     job_path, log_path = at.logs / f"{at.cell}.{step}.json", at.logs / f"{at.cell}.{step}.log"
     write_atomic(job_path, job.model_dump_json(indent=1))
     child = _child(job, job_path, at, log_path.with_suffix(".out"))
@@ -137,7 +123,7 @@ def read_json(path: Path) -> Any:
 
 
 class _Child(NamedTuple):
-    """What runs a step, what repeats it by hand, and what `proc.run` must know of them."""
+    """The command that runs a step, the one that repeats it by hand, and their environment and container."""
 
     command: Sequence[str]
     repeat: Sequence[str]
@@ -145,8 +131,8 @@ class _Child(NamedTuple):
     container: str = "-"
 
 
-def _child(job: Job, path: Path, at: Workplace, again: Path) -> _Child:
-    """A step in its environment; repeated, it writes into the folder `again`."""
+def _child(job: Job[Fields], path: Path, at: Workplace, again: Path) -> _Child:
+    """The commands of a step in its environment; when repeated it writes into the folder `again`."""
     environment = at.environments.get(job.step)
     words = ["-P", "-m", "servegrid.frameworks", str(path)]
     words_again = [*words, "--output", str(again)]

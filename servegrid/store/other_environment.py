@@ -1,4 +1,4 @@
-"""Python environments beside this one, folders or images, named by a profile for what this one cannot do."""
+"""Other Python environments, folders or images, that a profile names for some conversions."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from servegrid.host.containers import Container
 from servegrid.host.environment import ALTERNATIVES, CPU, card_uuid
 
 CHILD = ("filelock", "numpy", "packaging", "pydantic", "PyYAML")
-"""Distributions that a child process of ours needs anywhere (`servegrid.frameworks`)."""
+"""Distributions that every child process needs (`servegrid.frameworks`)."""
 LEAST_PYTHON = (3, 11)
 CODE = Path(servegrid.__file__).parent
-"""What such a child process is made of."""
+"""The package that a child process runs."""
 LIST = """
 import importlib.metadata, json, sys
 found = {d.metadata["Name"]: d.version for d in importlib.metadata.distributions()}
@@ -30,13 +30,13 @@ print(json.dumps({"python": sys.version_info[:2], "installed": found}))
 
 
 def interpreter(folder: Path) -> Path:
-    """The Python of a virtual environment, or of any other installation's prefix."""
+    """The Python of a virtual environment or of another prefix."""
     return folder / "bin" / "python"
 
 
 def container(image: Image, profile: str, files: Iterable[Path], output: Path, name: str | None) -> Container:
-    """One that runs a child process of ours: it sees our code and the files that it reads, may write `output`
-    alone, has no network, and has the card that we use, unless the profile is the CPU's."""
+    """A container for a child process: it sees our code and the files that the step reads, can write to
+    `output` only, has no network, and has the card of this process unless the profile is the CPU's."""
     return Container(
         image=image.image,
         name=name,
@@ -51,7 +51,7 @@ def versions_in(environment: Environment, distributions: Iterable[str]) -> dict[
     """Version of each distribution in an environment; "absent" where it is not installed there.
 
     Raises:
-        UnsupportedError: it is no environment, or its Python is too old for our code.
+        UnsupportedError: the environment does not run, or its Python is too old.
     """
     found = _installed(environment)
     return {
@@ -61,7 +61,7 @@ def versions_in(environment: Environment, distributions: Iterable[str]) -> dict[
 
 
 def check(environment: Environment, distributions: Iterable[str]) -> None:
-    """Raises UnsupportedError where an environment lacks one of these, or what any child process needs."""
+    """Raises UnsupportedError where an environment lacks one of these, or a distribution of CHILD."""
     found = versions_in(environment, {*distributions, *CHILD})
     absent = [name for name, version in found.items() if version == "absent"]
     if absent:
@@ -76,7 +76,7 @@ def _installed(environment: Environment) -> dict[str, str]:
         python = str(interpreter(environment))
         listed = _in_folder(python, ["-c", LIST])
     try:
-        answer = json.loads(listed.splitlines()[-1])  # an image's entry may say something before
+        answer = json.loads(listed.splitlines()[-1])  # the entrypoint of an image can print lines before
     except (IndexError, ValueError) as error:
         raise UnsupportedError(f"{python} does not run: {error}") from error
     if tuple(answer["python"]) < LEAST_PYTHON:

@@ -1,4 +1,4 @@
-"""Where things lie on this host."""
+"""The folders of servegrid on this host."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from servegrid.domain.root import ROOT
 class Site(Value):
     """The folders of one installation.
 
-    home: store, private server and tools; models, profiles: plug-ins and data;
-    sources: what users put there (checkpoints, data sets), one folder a model; results: campaigns.
+    home: store, private server and tools; models, profiles: model folders and GPU profiles;
+    sources: the users' checkpoints and data sets, one folder a model; results: campaigns.
     """
 
     home: Path
@@ -29,7 +29,7 @@ class Site(Value):
 
     @property
     def store(self) -> Store:
-        from servegrid.store.store import Store  # a command's help needs none
+        from servegrid.store.store import Store  # loaded late: a command's help does not need it
 
         return Store(self.home / "store")
 

@@ -1,10 +1,10 @@
-"""The artifact store: folders named by the digest of what they hold, found by the key of how they
-were made.
+"""The artifact store: folders named by the digest of their content, found by the key of the request that
+made them.
 
     objects/<digest>/    one artifact, never changed once there
     keys/<key>.json      the request that made an artifact, for which cell, and the reference to it
-    scratch/<key>/       an artifact in the making
-    locks/*.lock         held while a key is being built, or a digest put in its place
+    scratch/<key>/       an artifact that is being built
+    locks/*.lock         held while a key is built, or an object is moved to its place
 
 The store is a plain folder; several hosts may share it on one file system.
 """
@@ -21,29 +21,35 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
-from pydantic import Field
+from pydantic import Field, SerializeAsAny
 
 from servegrid.domain.values import ArtifactRef, Value
 from servegrid.host.files import digest_tree, fsync, write_atomic, writing
+from servegrid.store.job import Fields
 
 
 class BuildRequest(Value):
     """Everything that a build step reads; its digest is the cache key.
 
-    `fields` are the parts of spec and product that the stage reads, `inputs` its artifacts,
-    `sources` digests of the plug-in's files, `libraries` the versions it runs on.
+    code: digests of the project's modules that the step runs; fields: the parts of spec, product and host;
+    inputs: artifacts; sources: digests of the model's and the user's files; libraries: versions.
+
+    Not in the key: `files`, where the user's files lie that the step reads by these names, and `alone`,
+    whether it measures and needs the device for itself.
     """
 
     stage: str
-    version: int
-    fields: dict[str, Any]
+    code: dict[str, str] = Field(default={})
+    fields: SerializeAsAny[Fields]
     inputs: dict[str, ArtifactRef] = Field(default={})
     sources: dict[str, str] = Field(default={})
     libraries: dict[str, str] = Field(default={})
+    files: dict[str, Path] = Field(default={})
+    alone: bool = False
 
     def document(self) -> dict[str, Any]:
         """What the key is made of. An input counts by its content, not by where it lies."""
-        document = self.model_dump(mode="json", exclude={"inputs"})
+        document = self.model_dump(mode="json", exclude={"inputs", "files", "alone"})
         document["inputs"] = {name: ref.digest for name, ref in self.inputs.items()}
         return document
 
@@ -55,12 +61,12 @@ class BuildRequest(Value):
 
 
 def present_inputs(**inputs: ArtifactRef | None) -> dict[str, ArtifactRef]:
-    """The inputs of a request: those that there are."""
+    """The inputs of a request without those that a product does not have."""
     return {name: ref for name, ref in inputs.items() if ref is not None}
 
 
 class Entry(Value):
-    """What the store keeps of one artifact: the document of its request, and the cell it was made for."""
+    """The record of one artifact: the document of its request, and the cell that it was made for."""
 
     request: dict[str, Any]
     artifact: ArtifactRef
@@ -83,7 +89,7 @@ class Store:
         return folder.is_dir() and digest_tree(folder) == ref.digest
 
     def known(self, key: str) -> ArtifactRef | None:
-        """The artifact that was kept under this key; whether it is intact is not looked at."""
+        """The artifact that is recorded under this key; it is not checked."""
         entry = _entry(self.root / "keys" / f"{key}.json")
         return entry.artifact if entry else None
 
@@ -93,14 +99,14 @@ class Store:
         return ref if ref and self.intact(ref) else None
 
     def entries(self) -> list[Entry]:
-        """What has been kept, the latest first."""
+        """All records, the latest first."""
         paths = sorted((self.root / "keys").glob("*.json"), key=lambda p: p.stat().st_mtime, reverse=True)
         return [entry for entry in map(_entry, paths) if entry]
 
     def build(self, request: BuildRequest, make: Callable[[Path], None], *, cell: str = "") -> ArtifactRef:
-        """The artifact of this request: found, or made by `make(empty folder)` and kept.
+        """The artifact of this request: found, or made by `make(empty folder)` and stored.
 
-        Two builders of one key: one builds, the other waits and finds it.
+        Of two builders of one key, one builds and the other waits.
         """
         if found := self.find(request.key):
             return found  # without a lock, so that a store may be read-only
@@ -122,7 +128,7 @@ class Store:
         target.parent.mkdir(parents=True, exist_ok=True)
         for path in folder.rglob("*"):
             fsync(path)
-        with self._locked(digest):  # another key may give the same content at the same time
+        with self._locked(digest):  # another key can have the same content at the same time
             if not self.intact(ref):
                 shutil.rmtree(target, ignore_errors=True)
                 folder.replace(target)
@@ -132,7 +138,7 @@ class Store:
     @contextmanager
     def _scratch(self, key: str) -> Iterator[Path]:
         folder = self.root / "scratch" / key
-        shutil.rmtree(folder, ignore_errors=True)  # what a killed builder of this key left
+        shutil.rmtree(folder, ignore_errors=True)  # of a builder that was killed
         folder.mkdir(parents=True)
         try:
             yield folder
@@ -148,8 +154,7 @@ class Store:
 
 
 def _entry(path: Path) -> Entry | None:
-    """A file of `keys/`; None when there is none, or a crash or somebody has spoilt it: it names no place out
-    of the store."""
+    """A file of `keys/`; None where there is none, or it is damaged or names a place outside the store."""
     try:
         entry = Entry.model_validate_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Why a build stage would be taken from the store, or built: its request against those of what is kept."""
+"""Why a build stage would hit or rebuild: its request compared with those in the store."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from servegrid.domain.values import ArtifactRef, Value
 from servegrid.store.store import BuildRequest, Store
 
 UNKNOWN = ArtifactRef(digest="not built yet", path="", size=0)
-"""Stands for an input of a request that has to be built before its digest is known."""
+"""Stands for an input that has to be built before its digest is known."""
 
 ABSENT = "absent"
+
+CODE = "code."
+"""The beginning of the fields that hold a step's code, one a module."""
 
 
 class Difference(Value):
@@ -23,12 +26,25 @@ class Difference(Value):
     stored: str
     present: str
 
+    @property
+    def line(self) -> str:
+        """The difference in words for a module of the step's code, else field and values."""
+        if self.field == CODE.rstrip("."):
+            return "the stored artifact was built by an earlier servegrid, which did not record its code"
+        if not self.field.startswith(CODE):
+            return f"{self.field}: {self.stored} -> {self.present}"
+        module = self.field.removeprefix(CODE)
+        if self.stored == ABSENT:
+            return f"the code of this step: {module} is new in it"
+        if self.present == ABSENT:
+            return f"the code of this step: {module} is no longer part of it"
+        return f"the code of this step: {module} has changed"
+
 
 class Reason(Value):
-    """What would become of one stage: taken from the store, or built, or only its inputs can tell.
+    """Whether one stage is taken from the store or built, and why.
 
-    `differences` are to the nearest of what the store keeps of this stage, `waits_for` the inputs that are
-    not built yet.
+    differences: to the nearest stored request of this stage; waits_for: inputs that are not built yet.
     """
 
     stage: str
@@ -40,23 +56,23 @@ class Reason(Value):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What is said of it."""
+        """The reason in words: one line, then one for each difference."""
         if self.stored:
             return (f"{self.stage}: stored",)
         if self.damaged:
-            return (f"{self.stage}: built again; its artifact is damaged or gone",)
+            return (f"{self.stage}: built again; its artifact is damaged or missing",)
         waits = f"its {' and '.join(self.waits_for)}" if self.waits_for else ""
         if self.nearest is None:
-            return (f"{self.stage}: built; the store keeps none of this model and variant",)
+            return (f"{self.stage}: built; the store has none of this model and variant",)
         if not self.differences:
-            return (f"{self.stage}: built, unless {waits} comes out as it was",)
-        changed = (f"  {d.field}: {d.stored} -> {d.present}" for d in self.differences)
+            return (f"{self.stage}: built, unless {waits} is the same again",)
+        changed = (f"  {difference.line}" for difference in self.differences)
         after = f", after {waits}" if waits else ""
-        return (f"{self.stage}: built{after}, for this differs from what is stored:", *changed)
+        return (f"{self.stage}: built{after}; this differs from what is stored:", *changed)
 
 
 def explain(request: BuildRequest, store: Store, kin: str) -> Reason:
-    """Why `request` would be built; compared with what was kept for cells whose names begin with `kin`.
+    """Why `request` would be built, compared with the artifacts of cells whose names begin with `kin`.
 
     The nearest has the fewest differing fields; of several the latest.
     """
@@ -76,24 +92,28 @@ def explain(request: BuildRequest, store: Store, kin: str) -> Reason:
 def differences(
     stored: dict[str, Any], present: dict[str, Any], *, without: tuple[str, ...] = ()
 ) -> tuple[Difference, ...]:
-    """The fields in which two documents of requests differ, but for these inputs.
+    """The fields in which two documents of requests differ, except these inputs.
 
-    An axis of the interface that follows a parameter is not told beside it.
+    An axis of the interface that changes with a parameter is left out. A document of an earlier servegrid
+    without `code` differs in that one field, not in each module.
     """
     old, new = dict(_leaves(stored)), dict(_leaves(present))
     skipped = {f"inputs.{name}" for name in without}
-    found = tuple(
+    found = [
         Difference(field=field, stored=_shown(old, field), present=_shown(new, field))
         for field in dict.fromkeys([*new, *old])
         if field not in skipped and old.get(field, ABSENT) != new.get(field, ABSENT)
-    )
+    ]
+    if "code" not in stored and "code" in present:
+        found = [d for d in found if d.field != "version" and not d.field.startswith(CODE)]
+        found.append(Difference(field=CODE.rstrip("."), stored=ABSENT, present="recorded"))
     changes = {(d.stored, d.present) for d in found if d.field.startswith("fields.parameters.")}
     axis = re.compile(r"fields\.interface\..*\.shape\[\d+\]")
     return tuple(d for d in found if not (axis.fullmatch(d.field) and (d.stored, d.present) in changes))
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Path -> JSON of everything in a document that holds nothing else."""
+    """Path -> JSON of each value in a document that is not a filled list or mapping."""
     if isinstance(value, dict) and value:
         for key, entry in value.items():
             yield from _leaves(entry, f"{path}.{key}" if path else key)
@@ -105,6 +125,6 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _shown(leaves: dict[str, str], field: str) -> str:
-    """A value as it is told; of a digest its beginning."""
+    """A value as it is shown; the beginning of a digest."""
     text = leaves.get(field, ABSENT).strip('"')
     return text[:12] if re.fullmatch(r"[0-9a-f]{64}", text) else text

@@ -16,6 +16,8 @@ import pytest
 pytestmark = pytest.mark.check
 
 NETWORK = ["reference", "baseline"]
+FOLDER = ["prepare", "export", "profile_data", "reference", "baseline"]
+"""The stages that run Python files of the model's folder."""
 STAGES = ["prepare", "export", "convert", "profile_data", "reference", "ceilings", "baseline"]
 
 BUILD = """
@@ -144,7 +146,7 @@ def test_each_edit_rebuilds_exactly_the_stages_that_read_it(
     spec = model / "model.yaml"
     assert rebuilt() == []
 
-    # What a conversion must hold is read by it, what a campaign must reach by no build stage.
+    # A conversion reads its tolerances; no build stage reads the threshold of the metric.
     edit(spec, "absolute: 0.0001", "absolute: 0.0002")
     assert rebuilt() == ["convert"], "tolerance"
     edit(spec, "threshold: 0.9", "threshold: 0.8")
@@ -154,21 +156,15 @@ def test_each_edit_rebuilds_exactly_the_stages_that_read_it(
     edit(model / "metrics.py", '"""The task metric: accuracy."""', '"""Top-1 accuracy."""')
     assert rebuilt() == [], "metrics.py"
 
-    # The network changes what it computes.
+    # Any file of the folder can be read by any of the stages that run its Python files.
     edit(model / "model.py", "bias=False).eval()", "bias=False).eval().requires_grad_(False)")
-    assert rebuilt() == ["export", *NETWORK], "model.py, the same graph: convert finds its export"
+    assert rebuilt() == FOLDER, "model.py, the same graph: convert finds its export"
     edit(model / "model.py", "np.load(weights)", "2 * np.load(weights)")
-    assert rebuilt() == ["export", "convert", *NETWORK], "model.py, another graph"
-
-    # Data: its code, its amount.
-    edit(model / "dataloader.py", '"""The points, in order."""', '"""The points."""')
-    assert rebuilt() == ["export", "profile_data"], "dataloader.py, the same data"
+    assert rebuilt() == ["prepare", "export", "convert", *FOLDER[2:]], "model.py, another graph"
+    (model / "words.txt").write_text("read when model.py runs")
+    assert rebuilt() == FOLDER, "a file that no module imports"
     edit(spec, "samples: 100", "samples: 50")
     assert rebuilt() == ["profile_data", *NETWORK], "sample count"
-
-    # What prepare reads: its code, and the user's files.
-    edit(model / "prepare.py", '"""Checkpoint', '"""Weights')
-    assert rebuilt() == ["prepare"], "prepare.py, the same files"
     write_weights(command, 3.0)
     assert rebuilt() == [stage for stage in STAGES if stage != "ceilings"], "checkpoint"
 
@@ -190,9 +186,9 @@ def test_a_damaged_artifact_is_built_again(command: Any, builder: Builder) -> No
         if document["request"]["stage"] == "convert_onnx" and artifact not in damaged:
             damaged[artifact] = whole = artifact.read_bytes()
             artifact.write_bytes(whole[:-1])
-    assert "convert_onnx is damaged or gone" not in builder.log.read_text()
+    assert "convert_onnx is damaged or missing" not in builder.log.read_text()
     builder.build()
-    assert "convert_onnx is damaged or gone" in builder.log.read_text()
+    assert "convert_onnx is damaged or missing" in builder.log.read_text()
     assert [artifact.read_bytes() == whole for artifact, whole in damaged.items()].count(True) == 1
 
     # Prefect's own records, as a kill may leave them.

@@ -51,8 +51,7 @@ class Tiny:
 
     @cached_property
     def prepared(self) -> ArtifactRef:
-        request = prepare.request(self.plugin, self.cell.product, self.at.site)
-        return build(request, self.at, files={"sources": self.at.site.sources / self.plugin.spec.name})
+        return build(prepare.request(self.plugin, self.cell.product, self.at.site), self.at)
 
     @cached_property
     def exported(self) -> ArtifactRef:

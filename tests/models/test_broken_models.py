@@ -15,7 +15,7 @@ from onnx import helper, numpy_helper
 from servegrid.checks.verdict import Correctness
 from servegrid.domain.errors import StepError
 from servegrid.domain.root import ROOT
-from servegrid.frameworks import artifacts
+from servegrid.formats import artifacts
 from servegrid.plan.models import known_models
 from servegrid.store.build import run_step
 from tasks import convert

@@ -17,8 +17,10 @@ from servegrid.domain.errors import UnsupportedError
 from servegrid.domain.values import NOT_RUN, Interface
 from servegrid.formats import base
 from servegrid.formats.trt import format as trt
+from servegrid.formats.trt.fields import TrtJob
 from servegrid.host.environment import card, missing
-from servegrid.store.build import Job, build
+from servegrid.store.build import build
+from servegrid.store.job import Job
 from servegrid.store.store import BuildRequest
 from tasks import convert
 from tasks.configure import configure
@@ -29,9 +31,10 @@ PRECISIONS = ("fp32", "fp16", "int8")
 BUILD = """
 import sys
 from servegrid.formats.trt.convert import convert_tensorrt
-from servegrid.store.build import Job
+from pathlib import Path
+from servegrid.frameworks.steps import read_job
 for path in sys.argv[1:]:
-    convert_tensorrt(Job.model_validate_json(open(path).read()))
+    convert_tensorrt(read_job(Path(path)))
 """
 
 pytestmark = [
@@ -59,7 +62,7 @@ def engine_request(tiny: Any) -> BuildRequest:
 @pytest.fixture(scope="module")
 def engines(
     tiny_cell: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
-) -> dict[tuple[str, str], tuple[Job, Path]]:
+) -> dict[tuple[str, str], tuple[TrtJob, Path]]:
     """The job and the folder of every engine; one process builds them all."""
     jobs = {}
     for name, precision in product(MODELS, PRECISIONS):

@@ -43,7 +43,7 @@ def test_tensorflow_without_tensorrt_is_refused_where_it_runs(
     environments = convert.environments(profile)
     request = convert.request(tiny.plugin, product, tiny.exported, environments=environments)
     assert request.libraries == versions(("tensorflow",))
-    assert request.fields["shapes"]["input"]["max"][0] == tiny.cell.dynamic.max_batch_size
+    assert request.fields.shapes["input"].max[0] == tiny.cell.dynamic.max_batch_size
     at = tiny.at.model_copy(update={"logs": tmp_path, "environments": environments})
     with pytest.raises(UnsupportedError) as refused:
         build(request, at)

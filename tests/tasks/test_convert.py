@@ -43,13 +43,13 @@ def key(plugin: Plugin, precision: str, **more: Any) -> str:
     return convert.request(plugin, product(precision, **more), REF, calibration).key
 
 
-def test_half_is_made_of_the_fused_graph_and_the_others_of_the_export() -> None:
+def test_fp16_is_converted_from_the_fused_graph_and_others_from_the_export() -> None:
     assert convert.source(product("fp16")) == product("fp32")
     assert convert.source(product("fp32")) is None
     assert convert.source(product("int8")) is None
 
 
-def test_calibration_rebuilds_int8_and_nothing_else(plugin: Plugin) -> None:
+def test_other_calibration_rebuilds_int8_only(plugin: Plugin) -> None:
     int8 = product("int8")
     before = convert.request(plugin, int8, REF, REF).key
     assert convert.request(plugin, int8, REF, OTHER).key != before, "other calibration data"
@@ -59,25 +59,25 @@ def test_calibration_rebuilds_int8_and_nothing_else(plugin: Plugin) -> None:
     assert key(fewer, "int8") != before
     assert [key(fewer, p) for p in ("fp32", "fp16")] == [key(plugin, p) for p in ("fp32", "fp16")]
     wanted = profile_data.calibration(plugin, int8, None), profile_data.calibration(fewer, int8, None)
-    assert [request.fields["samples"] for request in wanted] == [64, 7]
+    assert [request.fields.model_dump()["samples"] for request in wanted] == [64, 7]
 
 
-def test_how_many_samples_correctness_takes_is_nothing_to_int8(plugin: Plugin) -> None:
+def test_number_of_samples_of_correctness_does_not_change_int8(plugin: Plugin) -> None:
     other = changed(plugin, samples=99)
     wanted = [profile_data.calibration(p, product("int8"), None).key for p in (plugin, other)]
     assert wanted[0] == wanted[1]
     assert key(other, "int8") == key(plugin, "int8")
 
 
-def test_only_the_fp32_graph_depends_on_fusion_and_not_for_tensorrt(plugin: Plugin) -> None:
+def test_only_the_fp32_graph_without_tensorrt_depends_on_fusion(plugin: Plugin) -> None:
     plain = changed(plugin, convert={})
     assert key(plain, "fp32") != key(plugin, "fp32")
     assert key(plain, "fp16") == key(plugin, "fp16")  # by its source, the fp32 graph
     assert key(plugin, "fp32", accelerator="trt") == key(plain, "fp32")
 
 
-def test_versions_are_those_of_the_environment_that_makes_it(plugin: Plugin, tmp_path: Path) -> None:
-    """Any format may be made elsewhere: the key is then of what is installed there."""
+def test_versions_are_those_of_the_environment_that_converts(plugin: Plugin, tmp_path: Path) -> None:
+    """A profile can name an environment for any format; the key then has the versions installed there."""
     python = tmp_path / "bin" / "python"
     python.parent.mkdir()
     installed = dict.fromkeys((*CHILD, "onnx", "onnxruntime-gpu"), "1.2.3")

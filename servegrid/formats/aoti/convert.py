@@ -1,23 +1,22 @@
-"""The step that compiles a package of AOTInductor."""
+"""The conversion to `aoti`: a package compiled by AOTInductor."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 
 import torch
 
-from servegrid.frameworks import artifacts
+from servegrid.formats import artifacts
+from servegrid.formats.aoti.fields import AotiJob
 from servegrid.hosting import aoti_session
-from servegrid.store.build import Job
 
 
-def compile_package(job: Job) -> None:
-    """`model.pt2`, compiled by AOTInductor, and `built_for.json`, the machine that may run it."""
+def compile_package(job: AotiJob) -> None:
+    """`model.pt2`, compiled by AOTInductor, and `built_for.json`, the machine that it is for."""
     scratch = job.output / "inductor"
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(scratch)  # or it is left in the host's temporary folder
-    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no pool of workers that could outlive us
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(scratch)  # else it stays in the host's temporary folder
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # no worker processes that could outlive this one
     program = torch.export.load(str(job.inputs["source"] / "model.pt2"))
     torch._inductor.aoti_compile_and_package(
         program,
@@ -26,6 +25,6 @@ def compile_package(job: Job) -> None:
         inductor_configs={"aot_inductor.precompile_headers": False},
     )
     shutil.rmtree(scratch, ignore_errors=True)
-    machine = json.dumps(job.fields["machine"], indent=1)
+    machine = job.fields.machine.model_dump_json(indent=1)
     (job.output / aoti_session.MACHINE).write_text(machine, encoding="utf-8")
     artifacts.finish(job, aoti_session.Session)

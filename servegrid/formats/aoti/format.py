@@ -28,7 +28,6 @@ UNBUILT: Mapping[Precision, str] = {
 }
 TORCH_JIT: TorchJit = "none"
 ENGINES = False
-CONVERT_STEP = "compile_package"
 LIBRARIES: tuple[str, ...] = ("torch",)
 TOOLS: tuple[str, ...] = ("g++",)
 ENVIRONMENT: OtherEnvironment | None = None

@@ -1,4 +1,4 @@
-"""Steps that import ONNX: an exported graph, fused for ONNX Runtime or not, at the wanted precision."""
+"""The conversion to `onnx`: a graph at the wanted precision, fused for ONNX Runtime where the model asks."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from pathlib import Path
 import onnx
 from onnxruntime.transformers import float16
 
-from servegrid.domain.conversion import Fusion, Quantization
+from servegrid.formats import artifacts
 from servegrid.formats.onnx import writing
+from servegrid.formats.onnx.fields import OnnxJob
 from servegrid.formats.onnx.fusion import fuse
 from servegrid.formats.onnx.quantization import quantize
-from servegrid.frameworks import artifacts
 from servegrid.hosting.onnx_session import Session
-from servegrid.store.build import Job
 
 
-def convert_onnx(job: Job) -> None:
-    """`model.onnx` at the wanted precision, and `sizes.json`, its bytes and its export's.
+def convert_onnx(job: OnnxJob) -> None:
+    """`model.onnx` at the wanted precision, and `sizes.json`: bytes of the model and of its export.
 
-    fp32: fused where the job says how. fp16: weights, arithmetic, float inputs and outputs in half.
-    int8: weights in int8, what they meet between QuantizeLinear and DequantizeLinear, all else in float.
+    fp32: fused where the job has options for it. fp16: weights, arithmetic, float inputs and outputs.
+    int8: weights in int8, their operators' inputs quantized and dequantized, all else in float.
     """
     source = job.inputs["source"] / "model.onnx"
     target = job.output / "model.onnx"
-    if job.fields["precision"] == "int8":
-        options = Quantization.model_validate(job.fields["int8"])
-        model = quantize(source, options, job.inputs["calibration"] / "samples.npz")
-    elif job.fields["precision"] == "fp16":
+    fields = job.fields
+    if fields.precision == "int8":
+        assert fields.int8 is not None
+        model = quantize(source, fields.int8, job.inputs["calibration"] / "samples.npz")
+    elif fields.precision == "fp16":
         model = float16.convert_float_to_float16(onnx.load(str(source)), keep_io_types=False)
-    elif "optimize" in job.fields:
-        model = fuse(source, Fusion.model_validate(job.fields["optimize"]))
+    elif fields.optimize:
+        model = fuse(source, fields.optimize)
     else:
         model = onnx.load(str(source))
     writing.write(model, str(target))
@@ -39,8 +39,8 @@ def convert_onnx(job: Job) -> None:
     artifacts.finish(job, Session)
 
 
-def _sizes(job: Job, source: Path, target: Path) -> None:
-    """A conversion of a conversion compares itself with the export that both are made of, too."""
+def _sizes(job: OnnxJob, source: Path, target: Path) -> None:
+    """The sizes; a model that is converted from a converted one is compared with the export of both."""
     before = source.with_name("sizes.json")
     export = json.loads(before.read_text())["export"] if before.exists() else source.stat().st_size
     size = target.stat().st_size

@@ -17,7 +17,6 @@ PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8")
 UNBUILT: Mapping[Precision, str] = {"bf16": "ONNX Runtime's CPU provider lacks most operators in it"}
 TORCH_JIT: TorchJit = "none"
 ENGINES = False
-CONVERT_STEP = "convert_onnx"
 LIBRARIES: tuple[str, ...] = ("onnx", "onnxruntime")
 TOOLS: tuple[str, ...] = ()
 ENVIRONMENT: OtherEnvironment | None = None

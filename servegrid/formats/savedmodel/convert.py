@@ -1,15 +1,15 @@
-"""Steps that import TensorFlow: a SavedModel as it is served."""
+"""The conversion to `tf-savedmodel`: the export as it is."""
 
 from __future__ import annotations
 
 import shutil
 
-from servegrid.frameworks import artifacts
+from servegrid.formats import artifacts
+from servegrid.formats.fields import ConvertJob
 from servegrid.hosting.savedmodel_session import Session
-from servegrid.store.build import Job
 
 
-def convert_savedmodel(job: Job) -> None:
-    """`model.savedmodel` as exported; the spec lists no other precision for it."""
+def convert_savedmodel(job: ConvertJob) -> None:
+    """`model.savedmodel`, copied: fp32 is its only precision."""
     shutil.copytree(job.inputs["source"] / "model.savedmodel", job.output / "model.savedmodel")
     artifacts.finish(job, Session)

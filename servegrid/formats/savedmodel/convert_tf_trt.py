@@ -1,6 +1,6 @@
-"""The step that imports a TensorFlow with TensorRT, in the environment that the profile names for it.
+"""The conversion to `tf-trt`, in the environment with TensorRT that the profile names.
 
-No such TensorFlow was at hand: of this step only the refusals have ever run.
+Only its refusals have been run: no TensorFlow with TensorRT was available.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import tensorflow as tf
 from servegrid.domain.arrays import Arrays
 from servegrid.domain.conversion import ShapeRange
 from servegrid.domain.errors import UnsupportedError
-from servegrid.frameworks import artifacts
+from servegrid.formats import artifacts
+from servegrid.formats.fields import EngineJob
 from servegrid.hosting.savedmodel_session import Session
-from servegrid.store.build import Job
 
 PRECISION_MODES = {"fp32": "FP32", "fp16": "FP16"}
 
 
-def convert_tftrt(job: Job) -> None:
-    """`model.savedmodel` with engines for the shapes of the job; inputs and outputs stay those of the export.
+def convert_tftrt(job: EngineJob) -> None:
+    """`model.savedmodel` with engines for the shapes of the job; inputs and outputs keep their types.
 
     Raises:
         UnsupportedError: this TensorFlow has no TensorRT, or there is no GPU to build on.
-        ValueError: TensorFlow answers differently than before.
+        ValueError: the converted model is not its export.
     """
     converter = open_converter(job)
     if not tf.config.list_physical_devices("GPU"):
@@ -36,13 +36,12 @@ def convert_tftrt(job: Job) -> None:
         )
     converter.convert()
     example, _ = artifacts.read_example(job.inputs["source"])
-    shapes = {name: ShapeRange.model_validate(range_) for name, range_ in job.fields["shapes"].items()}
-    converter.build(lambda: sized(example, shapes))
+    converter.build(lambda: sized(example, job.fields.shapes))
     converter.save(str(job.output / "model.savedmodel"))
     artifacts.finish(job, lambda artifact, _: Session(artifact, "GPU"), half=False)
 
 
-def open_converter(job: Job) -> Any:
+def open_converter(job: EngineJob) -> Any:
     """TensorFlow's converter, with one optimization profile over the range of shapes.
 
     Raises:
@@ -53,7 +52,7 @@ def open_converter(job: Job) -> Any:
 
         return TrtGraphConverterV2(
             input_saved_model_dir=str(job.inputs["source"] / "model.savedmodel"),
-            precision_mode=PRECISION_MODES[job.fields["precision"]],
+            precision_mode=PRECISION_MODES[job.fields.precision],
             use_dynamic_shape=True,
             dynamic_shape_profile_strategy="Range",
             **workspace(job),
@@ -65,13 +64,13 @@ def open_converter(job: Job) -> Any:
         ) from error
 
 
-def workspace(job: Job) -> dict[str, int]:
-    """The most memory that TensorRT may work in; TensorFlow's own default where the model says nothing."""
-    size = job.fields["workspace_bytes"]
+def workspace(job: EngineJob) -> dict[str, int]:
+    """The workspace limit of TensorRT; without one TensorFlow's default holds."""
+    size = job.fields.workspace_bytes
     return {"max_workspace_size_bytes": size} if size else {}
 
 
 def sized(example: Arrays, shapes: dict[str, ShapeRange]) -> Iterator[Arrays]:
-    """The example's values in the smallest, the likeliest and the largest shape."""
+    """The example's values in the smallest, the most likely and the largest shape."""
     for end in ("min", "opt", "max"):
         yield {name: np.resize(example[name], getattr(range_, end)) for name, range_ in shapes.items()}

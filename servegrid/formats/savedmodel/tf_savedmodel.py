@@ -22,7 +22,6 @@ PRECISIONS: tuple[Precision, ...] = ("fp32",)
 UNBUILT: Mapping[Precision, str] = {}
 TORCH_JIT: TorchJit = "none"
 ENGINES = False
-CONVERT_STEP = "convert_savedmodel"
 LIBRARIES: tuple[str, ...] = ("tensorflow",)
 TOOLS: tuple[str, ...] = ()
 ENVIRONMENT: OtherEnvironment | None = None

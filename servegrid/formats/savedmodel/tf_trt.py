@@ -27,7 +27,6 @@ PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16")
 UNBUILT: Mapping[Precision, str] = {}
 TORCH_JIT: TorchJit = "none"
 ENGINES = True
-CONVERT_STEP = "convert_tftrt"
 LIBRARIES: tuple[str, ...] = ()
 TOOLS: tuple[str, ...] = ()
 ENVIRONMENT: OtherEnvironment | None = OtherEnvironment(

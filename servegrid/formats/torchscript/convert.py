@@ -1,4 +1,4 @@
-"""Steps that import PyTorch: TorchScript modules at the wanted precision, and compiled packages."""
+"""The conversion to `ts-trace` and `ts-script`: a TorchScript module at the wanted precision."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from typing import Any
 import torch
 
 from servegrid.domain.errors import UnsupportedError
-from servegrid.frameworks import artifacts
+from servegrid.formats import artifacts
+from servegrid.formats.torchscript.fields import TorchScriptJob
 from servegrid.hosting.torchscript_session import Session
-from servegrid.store.build import Job
 
 
-def convert_torchscript(job: Job) -> None:
+def convert_torchscript(job: TorchScriptJob) -> None:
     """`model.pt` at the wanted precision.
 
-    fp16: half-precision weights, inputs and outputs. bf16: weights and arithmetic in bfloat16 behind inputs
-    and outputs of float32, for NumPy has no bfloat16.
+    fp16: weights, inputs and outputs. bf16: weights and arithmetic; inputs and outputs stay float32, because
+    NumPy has no bfloat16.
     """
     source, target = job.inputs["source"], str(job.output / "model.pt")
-    precision = job.fields["precision"]
+    precision = job.fields.precision
     if precision == "fp32":
         shutil.copy(source / "model.pt", target)
     elif precision == "fp16":
         torch.jit.load(str(source / "model.pt")).half().save(target)
     else:
         module = torch.jit.load(str(source / "model.pt")).to(torch.bfloat16)
-        behind = _scripted if job.fields.get("scripted") else _traced
-        behind(module, source).save(target)
+        wrap = _scripted if job.fields.scripted else _traced
+        wrap(module, source).save(target)
     try:
         artifacts.finish(job, Session)
     except RuntimeError as error:
@@ -42,19 +42,19 @@ def _traced(module: Any, source: Path) -> Any:
     x, _ = artifacts.read_example(source)
     names = [tensor.name for tensor in artifacts.read_interface(source).inputs]
     example = tuple(torch.from_numpy(x[name]) for name in names)
-    return torch.jit.trace(_BehindFloat32(module).eval(), example)
+    return torch.jit.trace(_Float32Io(module).eval(), example)
 
 
 def _scripted(module: Any, source: Path) -> Any:
-    """PyTorch 2.13 cannot trace a call of a scripted module with optional tensors; it can script one, of as
-    many tensors as the code says."""
+    """PyTorch 2.13 cannot trace a call of a scripted module with optional tensors. It can script one, with a
+    fixed number of tensors."""
     io = artifacts.read_interface(source)
     if (len(io.inputs), len(io.outputs)) != (1, 1):
-        raise UnsupportedError("a scripted module is brought to bf16 only with one input and one output")
-    return torch.jit.script(_OneBehindFloat32(module).eval())
+        raise UnsupportedError("bf16 of a scripted module needs one input and one output")
+    return torch.jit.script(_SingleFloat32Io(module).eval())
 
 
-class _OneBehindFloat32(torch.nn.Module):  # type: ignore[misc]
+class _SingleFloat32Io(torch.nn.Module):  # type: ignore[misc]
     """A scripted bfloat16 module from one float32 tensor to one."""
 
     def __init__(self, module: Any) -> None:
@@ -66,7 +66,7 @@ class _OneBehindFloat32(torch.nn.Module):  # type: ignore[misc]
         return y.to(torch.float32)
 
 
-class _BehindFloat32(torch.nn.Module):  # type: ignore[misc]  # torch is not typed here
+class _Float32Io(torch.nn.Module):  # type: ignore[misc]  # torch is not typed here
     """A bfloat16 module whose float inputs and outputs are float32."""
 
     def __init__(self, module: Any) -> None:

@@ -8,7 +8,6 @@ from servegrid.domain.values import ExportFormat, Precision, Product
 from servegrid.formats.base import TorchJit
 from servegrid.formats.torchscript.ts_trace import (
     ACCELERATORS,
-    CONVERT_STEP,
     CUDA_GRAPHS,
     ENGINES,
     ENVIRONMENT,
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
     from servegrid.domain.spec import ModelSpec
 
 __all__ = [
-    "ACCELERATORS", "CONVERT_STEP", "CUDA_GRAPHS", "ENGINES", "ENVIRONMENT", "EXPORT", "FILE", "LIBRARIES",
+    "ACCELERATORS", "CUDA_GRAPHS", "ENGINES", "ENVIRONMENT", "EXPORT", "FILE", "LIBRARIES",
     "NATIVE_BACKEND", "ON_DEVICE", "PLATFORM", "PRECISIONS", "SESSION", "TOOLS", "TORCH_JIT", "UNBUILT",
     "build_fields", "calibrated", "source", "why_not_built_for", "why_not_in_release", "why_not_native",
 ]  # fmt: skip

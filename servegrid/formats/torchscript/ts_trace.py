@@ -22,7 +22,6 @@ PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "bf16")
 UNBUILT: Mapping[Precision, str] = {}
 TORCH_JIT: TorchJit = "trace"
 ENGINES = False
-CONVERT_STEP = "convert_torchscript"
 LIBRARIES: tuple[str, ...] = ("torch",)
 TOOLS: tuple[str, ...] = ()
 ENVIRONMENT: OtherEnvironment | None = None

@@ -1,4 +1,4 @@
-"""Steps that import TensorRT or TensorRT-RTX: an engine from an ONNX graph."""
+"""The conversion to `trt`: an engine of TensorRT or TensorRT-RTX from an ONNX graph."""
 
 from __future__ import annotations
 
@@ -8,25 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from servegrid.domain.conversion import ShapeRange
 from servegrid.domain.errors import UnsupportedError
 from servegrid.domain.values import Interface, Tensor
-from servegrid.frameworks import artifacts
+from servegrid.formats import artifacts
+from servegrid.formats.trt.fields import TrtJob
 from servegrid.hosting.trt_session import LIBRARY, LOG, VERSION, Session, refusal, trt
-from servegrid.store.build import Job
 
 
-def convert_tensorrt(job: Job) -> None:
-    """`model.plan` and `engine.json`; `timing.cache`, too, where the library measures tactics.
+def convert_tensorrt(job: TrtJob) -> None:
+    """`model.plan` and `engine.json`, and `timing.cache` where the library measures tactics.
 
     The network is strongly typed: its precision is the graph's.
 
     Raises:
-        UnsupportedError: the parser has no such operator, or this host lacks the card that building needs.
-        ValueError: the graph is broken or not what its interface says, or no engine came of it.
+        UnsupportedError: the parser does not support an operator, or this host has no card to build on.
+        ValueError: the graph is broken or differs from its interface, or the build failed.
     """
-    assert job.fields["library"] == LIBRARY, (job.fields["library"], LIBRARY)
-    capability = job.fields["card"].get("compute_capability")
+    assert job.fields.library == LIBRARY, (job.fields.library, LIBRARY)
+    capability = job.fields.card.compute_capability
     if LIBRARY == "tensorrt" and not capability:
         raise UnsupportedError("TensorRT builds an engine on its card, and this host has none")
     builder = trt.Builder(LOG)
@@ -50,11 +49,10 @@ def convert_tensorrt(job: Job) -> None:
 
 
 def parse(network: Any, path: Path) -> None:
-    """Read the ONNX file into the network. Every error of the parser is printed whole: node, operator,
-    function, code and description.
+    """Read the ONNX file into the network, and print every error of the parser.
 
     Raises:
-        UnsupportedError: all that is wrong is what TensorRT's parser does not support.
+        UnsupportedError: TensorRT's parser does not support a part of the graph, and nothing else is wrong.
         ValueError: the graph is broken.
     """
     parser = trt.OnnxParser(network, LOG)
@@ -69,7 +67,7 @@ def parse(network: Any, path: Path) -> None:
 
 
 def _unsupported(error: Any) -> bool:
-    # An operator that is not even known is looked for among the plug-ins.
+    # The parser searches for an unknown operator among the plug-ins.
     return error.code().name.startswith("UNSUPPORTED_") or "Plugin not found" in error.desc()
 
 
@@ -96,41 +94,40 @@ def _check(kind: str, tensor: Tensor, found: Any) -> None:
         )
 
 
-def configure(builder: Any, job: Job) -> Any:
+def configure(builder: Any, job: TrtJob) -> Any:
     """One optimisation profile, the workspace's limit, and a timing cache where the library has one."""
     config = builder.create_builder_config()
-    # On by default, TF32 rounds the factors of fp32 to 10 bits: less than the fp32 that others serve.
+    # By default TF32 rounds the factors of fp32 to 10 bits, which other formats do not.
     config.clear_flag(trt.BuilderFlag.TF32)
     profile = builder.create_optimization_profile()
-    for name, range_ in job.fields["shapes"].items():
-        shapes = ShapeRange.model_validate(range_)
+    for name, shapes in job.fields.shapes.items():
         profile.set_shape(name, shapes.min, shapes.opt, shapes.max)
     config.add_optimization_profile(profile)
-    if job.fields["workspace_bytes"]:
-        config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, job.fields["workspace_bytes"])
-    if LIBRARY == "tensorrt":  # in TensorRT-RTX its operations do nothing (deprecated in 1.2)
+    if job.fields.workspace_bytes:
+        config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, job.fields.workspace_bytes)
+    if LIBRARY == "tensorrt":  # TensorRT-RTX ignores it (deprecated in 1.2)
         config.set_timing_cache(config.create_timing_cache(b""), ignore_mismatch=False)
     return config
 
 
-def describe(config: Any, job: Job) -> dict[str, Any]:
-    """What made the engine, and which cards it is for."""
+def describe(config: Any, job: TrtJob) -> dict[str, Any]:
+    """The library and settings that made the engine, and the cards that can run it."""
     rtx = LIBRARY == "tensorrt-rtx"
     flags = [name for name, flag in trt.BuilderFlag.__members__.items() if config.get_flag(flag)]
     return {
         "library": LIBRARY,
         "version": VERSION,
-        "compute_capabilities": portable() if rtx else [job.fields["card"]["compute_capability"]],
+        "compute_capabilities": portable() if rtx else [job.fields.card.compute_capability],
         "hardware_compatibility": None if rtx else config.hardware_compatibility_level.name,
         "flags": flags,
-        "workspace_bytes": job.fields["workspace_bytes"],
-        "shapes": job.fields["shapes"],
-        "built_on": job.fields["card"] or None,
+        "workspace_bytes": job.fields.workspace_bytes,
+        "shapes": {name: shapes.model_dump() for name, shapes in job.fields.shapes.items()},
+        "built_on": job.fields.card.model_dump(exclude_none=True) or None,
     }
 
 
 def portable() -> list[str]:
-    """Compute capabilities that TensorRT-RTX's engines run on unless told otherwise: all that it knows but
+    """Compute capabilities that TensorRT-RTX's engines run on by default: all that it knows except
     Turing's (TensorRT-RTX, "CPU-Only AOT and TensorRT-RTX Engines")."""
     known = [name.removeprefix("SM") for name in trt.ComputeCapability.__members__ if name.startswith("SM")]
     return [f"{number[:-1]}.{number[-1]}" for number in known if number != "75"]

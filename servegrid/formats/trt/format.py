@@ -25,7 +25,6 @@ PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8")
 UNBUILT: Mapping[Precision, str] = {}
 TORCH_JIT: TorchJit = "none"
 ENGINES = True
-CONVERT_STEP = "convert_tensorrt"
 LIBRARIES: tuple[str, ...] = ("tensorrt", "torch")
 TOOLS: tuple[str, ...] = ()
 ENVIRONMENT: OtherEnvironment | None = None

@@ -5,3 +5,6 @@ from pathlib import Path
 PROTOBUF_LIMIT = 2**31 - 1
 
 TEMPLATE = Path(__file__).parent
+
+COPIED = tuple(f"{__name__}.{module}" for module in ("prepare", "dataloader"))
+"""The modules that are copied into such a folder."""

@@ -29,6 +29,7 @@ from prefect.cache_policies import NO_CACHE
 import flows.cell as cells
 from servegrid.cli.main import main
 from tasks.caching import build_task, ensure
+from servegrid.store.job import Fields
 from servegrid.store.store import BuildRequest
 from servegrid.checks.verdict import Correctness
 from servegrid.checks.invariance import Invariance
@@ -51,8 +52,8 @@ def nothing(at):
 def build_cell(plugin, cell, campaign, at):
     made = []
     for stage in STAGES:
-        fields = {"cell": cell.name if stage == "convert" else ""}
-        made.append(ensure(build, BuildRequest(stage=stage, version=1, fields=fields), at))
+        sources = {"cell": cell.name if stage == "convert" else ""}
+        made.append(ensure(build, BuildRequest(stage=stage, fields=Fields(), sources=sources), at))
     first, _, converted, samples, reference, *_ = made
     return cells.Built(
         prepared=first, converted=converted, samples=samples, reference=reference, baseline=None,

@@ -16,12 +16,15 @@ from servegrid.bundle.bundle import bundle
 from servegrid.campaign.results import Row, Writer
 from servegrid.domain.errors import StepError, UserError
 from servegrid.domain.values import Interface, Serving
+from servegrid.formats.fields import EngineFields
 from servegrid.formats.repository import write_repository
+from servegrid.frameworks.fields import PrepareFields
 from servegrid.host import containers
 from servegrid.host.containers import Container
 from servegrid.servers import embedded
 from servegrid.servers.launch import free_ports
-from servegrid.store.build import Job, Workplace, run_step
+from servegrid.store.build import Workplace, run_step
+from servegrid.store.job import Job
 from servegrid.store.other_environment import CODE
 from servegrid.store.site import Site
 
@@ -76,7 +79,7 @@ def test_failed_step_is_repeated_from_the_pack_alone(campaign: tuple[Path, Site]
         site=site, plugin=plugin, paths=(library,), logs=folder / "logs", profile="test-failure",
         cell="toy-onnx", timeout_s=30,
     )  # fmt: skip
-    fields = {"variant": "tiny", "parameters": {"more": str(tmp_path / "more.txt")}}
+    fields = PrepareFields(variant="tiny", parameters={"more": str(tmp_path / "more.txt")})
     with pytest.raises(StepError) as caught:
         run_step("prepare", fields=fields, inputs={}, output=tmp_path, at=at, files={"sources": sources})
     error = caught.value
@@ -156,7 +159,16 @@ def test_step_of_another_environment_is_repeated_there(
     (plugin := site.models / "toy").mkdir(parents=True)
     (folder / "logs").mkdir()
     job_path = folder / "logs" / "toy-onnx.convert_tftrt.json"
-    job = Job(step="convert_tftrt", fields={}, inputs={"export": plugin}, plugin=plugin, output=tmp_path)
+    fields = EngineFields.model_validate(
+        {
+            "precision": "fp16",
+            "tolerances": {"absolute": 0.1, "cosine": 0.99},
+            "shapes": {},
+            "workspace_bytes": None,
+            "card": {},
+        }
+    )
+    job = Job(step="convert_tftrt", fields=fields, inputs={"source": plugin}, plugin=plugin, output=tmp_path)
     job_path.write_text(job.model_dump_json())
     (tool := tmp_path / "bin" / ("docker" if image else "python")).parent.mkdir()
     tool.write_text('#!/bin/sh\necho "$PYTHONPATH" "$@"')

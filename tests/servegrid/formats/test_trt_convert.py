@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 TRY = """
 import sys
 from pathlib import Path
-from servegrid.frameworks.artifacts import read_interface
+from servegrid.formats.artifacts import read_interface
 from servegrid.formats.trt.convert import check_interface, parse
 from servegrid.hosting.trt_session import LOG, trt
 builder = trt.Builder(LOG)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from servegrid.domain.root import ROOT
-from servegrid.store.build import Job
+from servegrid.frameworks.fields import PrepareFields
+from servegrid.store.job import Job
 
 PREPARE = """
 {imports}
@@ -31,7 +32,7 @@ def test_step_that_loaded_both_frameworks_fails_though_it_ended_well(
     for name in loaded:
         (plugin / f"{name}.py").touch()
     (plugin / "prepare.py").write_text(PREPARE.format(imports="\n".join(f"import {n}" for n in loaded)))
-    fields = {"variant": "tiny", "parameters": {}}
+    fields = PrepareFields(variant="tiny", parameters={})
     job = Job(step="prepare", fields=fields, inputs={"sources": sources}, plugin=plugin, output=output)
     (tmp_path / "job.json").write_text(job.model_dump_json())
     done = subprocess.run(

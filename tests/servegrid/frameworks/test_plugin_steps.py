@@ -8,17 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from servegrid.frameworks.fields import PluginFields
 from servegrid.frameworks.plugin_steps import import_path, load
-from servegrid.store.build import Job
+from servegrid.store.job import Job
 
 
-def model_folder(folder: Path, value: str) -> Job:
+def model_folder(folder: Path, value: str) -> Job[PluginFields]:
     """A model whose data loader imports a file and a package that other models have, too."""
     (folder / "parts").mkdir(parents=True)
     (folder / "dataloader.py").write_text("from parts.inner import INNER\nfrom tiny import VALUE\n")
     (folder / "tiny.py").write_text(f"VALUE = {value!r}\n")
     (folder / "parts" / "inner.py").write_text(f"INNER = {value!r}\n")
-    return Job(step="profile_data", plugin=folder, inputs={}, output=folder, fields={})
+    return Job(
+        step="profile_data", plugin=folder, inputs={}, output=folder, fields=PluginFields(parameters={})
+    )
 
 
 def test_models_with_equal_file_names_are_kept_apart(tmp_path: Path) -> None:

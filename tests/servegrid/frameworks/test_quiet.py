@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from servegrid.frameworks import quiet
+from servegrid.frameworks.fields import PrepareFields
 from servegrid.store.build import HIDDEN, Workplace, run_step
 from servegrid.store.site import Site
 
@@ -43,7 +44,7 @@ def lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> list[str]:
     with caplog.at_level(logging.INFO, "servegrid"):
         run_step(
             "prepare",
-            fields={"variant": "tiny", "parameters": {}},
+            fields=PrepareFields(variant="tiny", parameters={}),
             inputs={},
             output=tmp_path / "out",
             at=at,
@@ -59,7 +60,7 @@ def test_known_warnings_are_not_shown(lines: list[str]) -> None:
         assert f"logged by {logger}" not in shown
 
 
-def test_all_others_are(lines: list[str]) -> None:
+def test_other_warnings_are_shown(lines: list[str]) -> None:
     shown = "\n".join(lines)
     for _, _, start in quiet.WARNINGS:
         assert f"{start}, from mine" in shown
@@ -76,5 +77,5 @@ def test_all_others_are(lines: list[str]) -> None:
         "I0000 00:00:1796088744.918626   22736 port.cc:153] oneDNN custom operations are on. You may see",
     ],
 )
-def test_lines_that_tensorflow_writes_when_it_is_imported_are_known(line: str) -> None:
+def test_lines_that_tensorflow_writes_on_import_are_hidden(line: str) -> None:
     assert HIDDEN.match(line)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from servegrid.formats.aoti import format as aoti
+from servegrid.frameworks.fields import PrepareFields
 from servegrid.host import proc, process_environment
 from servegrid.store.build import Workplace, read_json, run_step
 from servegrid.store.site import Site
@@ -42,7 +43,7 @@ def prepare(at: Workplace, body: str, output: Path) -> Any:
     lines += ["    (output / 'found.json').write_text(json.dumps(found))", "    return {}"]
     (at.plugin / "prepare.py").write_text("\n".join(lines) + "\n")
     output.mkdir()
-    run_step("prepare", fields={"variant": "tiny", "parameters": {}}, inputs={}, output=output, at=at)
+    run_step("prepare", fields=PrepareFields(variant="tiny", parameters={}), inputs={}, output=output, at=at)
     return read_json(output / "found.json")
 
 

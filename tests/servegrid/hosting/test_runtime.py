@@ -17,10 +17,11 @@ from servegrid.domain.root import ROOT
 from servegrid.domain.values import Interface, Serving, Tensor
 from servegrid.formats.aoti import format as aoti
 from servegrid.formats.repository import write_repository
+from servegrid.frameworks.steps import parse_fields
 from servegrid.host.environment import instruction_sets
 from servegrid.loadgen.client.regions import unregister
 from servegrid.servers.control import unload
-from servegrid.store.build import Job
+from servegrid.store.job import Job
 
 MB = 2**20
 TABLE = np.linspace(-1.0, 1.0, 64, dtype=np.float32).reshape(16, 4)
@@ -124,16 +125,13 @@ def get_dataloader_fn():
 
 
 BUILD = """
-import sys
+import importlib, sys
 from pathlib import Path
-from servegrid.frameworks import framework_steps
-from servegrid.formats.aoti import convert as aoti_steps
-from servegrid.formats.torchscript import convert as torch_steps
-from servegrid.store.build import Job
+from servegrid.frameworks.steps import STEPS, read_job
 for path in sys.argv[1:]:
-    job = Job.model_validate_json(Path(path).read_text())
-    module = {"export": framework_steps, "compile_package": aoti_steps}.get(job.step, torch_steps)
-    getattr(module, job.step)(job)
+    job = read_job(Path(path))
+    module, _, function = STEPS[job.step].function.partition(":")
+    getattr(importlib.import_module(module), function)(job)
 """
 
 
@@ -149,14 +147,17 @@ def scale(run_python: Any, tmp_path: Path) -> Callable[..., Path]:
         (plugin / "model.py").write_text(PLUGIN)
         (plugin / "dataloader.py").write_text(LOADER)
         (folders["prepared"] / "parameters.json").write_text("{}")
-        fields = {"framework": "torch", "interface": SCALE.model_dump(), "parameters": {}, "format": exported}
-        fields |= {
-            "scripted": exported == "ts-script",
-            "precision": precision,
-            "tolerances": {"absolute": 1e-6, "cosine": 0.999},
-        }
-        fields |= {"machine": {"instruction_sets": instruction_sets()}}
-        for job_step, output in (("export", "source"), (step, "converted")):
+        network = {"framework": "torch", "interface": SCALE, "parameters": {}}
+        conversion = {"precision": precision, "tolerances": {"absolute": 1e-6, "cosine": 0.999}}
+        if step == "compile_package":
+            conversion |= {"machine": {"instruction_sets": instruction_sets()}}
+        else:
+            conversion |= {"scripted": exported == "ts-script"}
+        for job_step, output, document in (
+            ("export", "source", network | {"format": exported, "opset": None}),
+            (step, "converted", conversion),
+        ):
+            fields = parse_fields(job_step, document)
             job = Job(step=job_step, fields=fields, inputs=folders, plugin=plugin, output=folders[output])
             (tmp_path / job_step).write_text(job.model_dump_json())
         run_python(BUILD, tmp_path / "export", tmp_path / step)

@@ -11,10 +11,11 @@ import pytest
 
 from servegrid.domain.tolerances import Tolerances
 from servegrid.domain.values import Interface
+from servegrid.formats import artifacts
 from servegrid.formats.trt import format as trt
-from servegrid.frameworks import artifacts
+from servegrid.formats.trt.fields import TrtFields
 from servegrid.host.environment import card, missing
-from servegrid.store.build import Job
+from servegrid.store.job import Job
 
 pytestmark = pytest.mark.skipif(
     bool(missing(trt.LIBRARIES)), reason=f"not installed: {missing(trt.LIBRARIES)}"
@@ -62,9 +63,9 @@ import json, sys
 from pathlib import Path
 import numpy as np
 from servegrid.formats.trt.convert import convert_tensorrt
-from servegrid.store.build import Job
+from servegrid.frameworks.steps import read_job
 from servegrid.hosting.trt_session import Session
-job = Job.model_validate_json(Path(sys.argv[1]).read_text())
+job = read_job(Path(sys.argv[1]))
 convert_tensorrt(job)
 session = Session(job.output, "GPU")
 right = []
@@ -93,17 +94,21 @@ def test_session_runs_the_batches_that_the_engine_is_built_for_and_no_other(
     x = np.arange(12, dtype=np.float32).reshape(2, 6)
     artifacts.write_interface(source, io)
     artifacts.write_example(source, {"x": x}, {"double": 2 * x})
-    fields = {
-        "precision": "fp32",
-        "tolerances": Tolerances(absolute=1e-6, cosine=0.999).model_dump(),
-        "library": trt.library(),
-        "shapes": {"x": {"min": [1, 6], "opt": [4, 6], "max": [8, 6]}},
-        "workspace_bytes": None,
-        "card": card(),
-    }
+    fields = TrtFields.model_validate(
+        {
+            "precision": "fp32",
+            "tolerances": Tolerances(absolute=1e-6, cosine=0.999),
+            "library": trt.library(),
+            "shapes": {"x": {"min": [1, 6], "opt": [4, 6], "max": [8, 6]}},
+            "workspace_bytes": None,
+            "card": card(),
+        }
+    )
     output = tmp_path / "engine"
     output.mkdir()
-    job = Job(step="x", fields=fields, inputs={"source": source}, plugin=tmp_path, output=output)
+    job = Job(
+        step="convert_tensorrt", fields=fields, inputs={"source": source}, plugin=tmp_path, output=output
+    )
     (tmp_path / "job.json").write_text(job.model_dump_json())
     files, right = json.loads(run_python(RUN, tmp_path / "job.json").splitlines()[-1])
     assert {"engine.json", "margins.json", "model.plan"} <= set(files)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
@@ -17,11 +18,12 @@ from servegrid.domain.errors import UserError
 from servegrid.domain.plugins import Plugin
 from servegrid.domain.root import ROOT
 from servegrid.domain.values import Cell
+from servegrid.frameworks import steps
 from servegrid.plan import forecast
 from servegrid.plan.options import SweepOptions
+from servegrid.store.code import code_digests
 from servegrid.store.site import Site, default_site
 from servegrid.store.why import Reason
-from tasks import convert
 from tasks.planning import cell_by_name
 
 FOLDERS = ("home", "models", "sources", "results")
@@ -85,7 +87,7 @@ def test_without_a_store_everything_is_built(site: Site) -> None:
     assert [r.stage for r in reasons] == [
         "prepare", "export", "convert_onnx", "profile_data", "reference", "ceilings", "baseline",
     ]  # fmt: skip
-    assert all("keeps none of this model" in r.lines[0] for r in reasons)
+    assert all(r.nearest is None and not r.stored for r in reasons)
 
 
 def test_kept_stages_are_stored_and_a_damaged_artifact_is_built_again(site: Site) -> None:
@@ -95,8 +97,8 @@ def test_kept_stages_are_stored_and_a_damaged_artifact_is_built_again(site: Site
     ref = site.store.find(exported.key)
     assert ref is not None
     (site.store.path(ref) / "file").write_text("damaged")
-    (told,) = (r for r in why(site) if not r.stored)
-    assert told.lines == ("export: built again; its artifact is damaged or gone",)
+    (reason,) = (r for r in why(site) if not r.stored)
+    assert (reason.stage, reason.damaged) == ("export", True)
 
 
 MODEL = "models/tiny_mlp"
@@ -114,18 +116,20 @@ EDITS = {
         "samples: 50",
         {"profile_data": ["fields.samples"]},
     ),
-    "source file": (
+    "prepare.py": (
         f"{MODEL}/prepare.py",
         '"""Checkpoint',
         '"""Weights',
-        {"prepare": ["sources.prepare.py"]},
+        {stage: ["sources.prepare.py"] for stage in ("prepare",)}
+        | {stage: ["sources.prepare.py", "(prepared)"] for stage in ("export", "profile_data")},
     ),
-    "network": (
+    "model.py": (
         f"{MODEL}/model.py",
         "bias=False)",
         "bias=(False))",
-        {stage: ["sources.model.py"] for stage in ("export", "reference", "baseline")},
+        {"prepare": ["sources.model.py"], "export": ["sources.model.py", "(prepared)"]},
     ),
+    "metrics.py": (f"{MODEL}/metrics.py", '"""', '"""Reworded: ', {}),
 }
 
 
@@ -136,8 +140,9 @@ def test_why_names_the_one_field_that_an_edit_changed(site: Site, kind: str) -> 
     edit(site.models.parent / path, old, new)
     found = differing(site)
     assert {stage: found.get(stage) for stage in expected} == expected
-    for stage in found.keys() - expected.keys():
-        assert all(field.startswith("(") for field in found[stage]), f"{stage} waits for its inputs only"
+    others = {field for stage in found.keys() - expected.keys() for field in found[stage]}
+    named = {field for fields in expected.values() for field in fields if field.startswith("sources.")}
+    assert all(field.startswith("(") or field in named for field in others)
 
 
 def test_why_names_a_changed_file_of_the_user(site: Site) -> None:
@@ -155,7 +160,7 @@ def test_why_names_a_parameter_and_not_the_axes_that_follow_it(site: Site) -> No
     assert found["convert_onnx"] == ["(source)"]
 
 
-def test_why_names_a_library_and_a_stages_version(
+def test_a_library_and_the_code_of_a_step_are_named(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep(site)
@@ -165,8 +170,14 @@ def test_why_names_a_library_and_a_stages_version(
     with monkeypatch.context() as patch:
         patch.syspath_prepend(tmp_path / "libraries")
         assert differing(site) == {"convert_onnx": ["libraries.onnxruntime"]}
-    monkeypatch.setattr(convert, "VERSION", 99)
-    assert differing(site) == {"convert_onnx": ["version"]}
+    code_digests.cache_clear()
+    shutil.copytree(ROOT / "servegrid", tmp_path / "code" / "servegrid")
+    edit(tmp_path / "code" / "servegrid" / "formats" / "onnx" / "fusion.py", "opt_level=0", "opt_level=1")
+    changed = functools.partial(code_digests, root=tmp_path / "code")
+    monkeypatch.setattr(steps, "code_digests", changed)
+    assert differing(site) == {"convert_onnx": ["code.servegrid.formats.onnx.fusion"]}
+    (reason,) = (r for r in why(site) if not r.stored)
+    assert "servegrid.formats.onnx.fusion" in reason.lines[1] and "changed" in reason.lines[1]
 
 
 def test_why_names_an_input_that_was_rebuilt(site: Site) -> None:
@@ -174,8 +185,8 @@ def test_why_names_an_input_that_was_rebuilt(site: Site) -> None:
     edit(site.models / "tiny_mlp" / "model.yaml", "opset: 13", "opset: 14")
     assert differing(site)["convert_onnx"] == ["(source)"]
     keep(site, stages=2)
-    (told,) = (r for r in why(site) if not r.stored)
-    assert [d.field for d in told.differences] == ["inputs.source"]
+    (reason,) = (r for r in why(site) if not r.stored)
+    assert [d.field for d in reason.differences] == ["inputs.source"]
 
 
 def run_command(site: Site, *words: str) -> list[str]:
@@ -191,7 +202,7 @@ def test_command_names_only_the_edited_field(site: Site) -> None:
     assert run_command(site, "why", CELL) == [
         "prepare: stored",
         "export: stored",
-        "convert_onnx: built, for this differs from what is stored:",
+        "convert_onnx: built; this differs from what is stored:",
         "  fields.tolerances.absolute: 0.0001 -> 0.0002",
         "profile_data: stored",
         "reference: stored",

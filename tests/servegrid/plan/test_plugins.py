@@ -1,4 +1,4 @@
-"""Model folders, profiles, and the source files in a stage's key."""
+"""Finding model folders and profiles."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from servegrid.domain.errors import UserError
-from servegrid.domain.plugins import load_profile, source_digests
+from servegrid.domain.plugins import load_profile
 from servegrid.plan.models import load_model
 
 
@@ -64,74 +64,3 @@ def test_error_of_an_unknown_profile_names_the_nearest(tmp_path: Path) -> None:
         (tmp_path / f"{name}.yaml").touch()
     with pytest.raises(UserError, match=r"profile.*'a100'.*'a100-80gb'"):
         load_profile(tmp_path, "a100")
-
-
-# Sources -----------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """model.py -> net.py -> layers.py -> net.py; prepare.py stands apart."""
-    files = {
-        "model.py": "import json, net\n\ndef get_model():\n    from late import thing\n",
-        "net.py": "from layers import Layer\nimport torch.nn\n",
-        "layers.py": "import net\n",
-        "late.py": "thing = 1\n",
-        "prepare.py": "import model_zoo\n",
-        "data/words.txt": "a",
-        "data/deep/more.bin": "b",
-    }
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    return tmp_path
-
-
-def test_sources_are_the_entry_and_its_imports_direct_or_not(folder: Path) -> None:
-    assert list(source_digests(folder, "model.py")) == ["late.py", "layers.py", "model.py", "net.py"]
-    assert list(source_digests(folder, "prepare.py")) == ["prepare.py"]
-
-
-@pytest.mark.parametrize("name", ["model.py", "net.py", "layers.py", "late.py"])
-def test_sources_change_with_every_file_that_is_imported(folder: Path, name: str) -> None:
-    before = source_digests(folder, "model.py")
-    with (folder / name).open("a") as file:
-        file.write("# changed\n")
-    after = source_digests(folder, "model.py")
-    assert {key for key in after if after[key] != before[key]} == {name}
-
-
-@pytest.mark.parametrize("name", ["prepare.py", "data/words.txt", "new.py"])
-def test_sources_do_not_change_with_other_files(folder: Path, name: str) -> None:
-    before = source_digests(folder, "model.py")
-    (folder / name).write_text("changed")
-    assert source_digests(folder, "model.py") == before
-
-
-def test_sources_include_data_if_wanted(folder: Path) -> None:
-    before = source_digests(folder, "prepare.py", with_data=True)
-    assert list(before) == ["data/deep/more.bin", "data/words.txt", "prepare.py"]
-    (folder / "data" / "deep" / "more.bin").write_text("c")
-    assert source_digests(folder, "prepare.py", with_data=True) != before
-
-
-def test_sources_without_a_data_folder_are_the_code(tmp_path: Path) -> None:
-    (tmp_path / "prepare.py").touch()
-    assert list(source_digests(tmp_path, "prepare.py", with_data=True)) == ["prepare.py"]
-
-
-def test_file_that_does_not_parse_counts_by_its_content(tmp_path: Path) -> None:
-    (tmp_path / "model.py").write_text("def broken(:\n")
-    before = source_digests(tmp_path, "model.py")
-    (tmp_path / "model.py").write_text("def broken(::\n")
-    assert before != source_digests(tmp_path, "model.py")
-
-
-def test_sources_change_with_a_package_in_the_folder(tmp_path: Path) -> None:
-    (tmp_path / "unet").mkdir()
-    (tmp_path / "unet" / "__init__.py").write_text("from unet.blocks import Block\n")
-    (tmp_path / "unet" / "blocks.py").write_text("Block = 1\n")
-    (tmp_path / "model.py").write_text("from unet import Block\n")
-    before = source_digests(tmp_path, "model.py")
-    (tmp_path / "unet" / "blocks.py").write_text("Block = 2\n")
-    assert source_digests(tmp_path, "model.py") != before

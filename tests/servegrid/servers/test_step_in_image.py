@@ -21,15 +21,18 @@ import pytest
 
 from servegrid.domain.errors import StepError, UnsupportedError
 from servegrid.domain.profile import Image
+from servegrid.frameworks.fields import PrepareFields
+from servegrid.frameworks.steps import parse_fields
 from servegrid.host import containers, environment
 from servegrid.store import other_environment
 from servegrid.store.build import Workplace, build, read_json, run_step
+from servegrid.store.job import Fields
 from servegrid.store.other_environment import CODE, check, versions_in
 from servegrid.store.site import Site
 from servegrid.store.store import BuildRequest
 
 IMAGE = Image(image="localhost/servegrid:1")
-FIELDS = {"variant": "tiny", "parameters": {}}
+FIELDS = PrepareFields(variant="tiny", parameters={})
 
 
 @pytest.fixture(autouse=True)
@@ -83,20 +86,22 @@ def test_a_conversion_in_an_image_is_the_one_that_is_made_here(
     (graph / "interface.json").write_text(io.model_dump_json())
     np.savez(graph / "example.npz", **{"x/x": x, "y/y": x @ weights["w"] + weights["b"]})
     exported = at.site.store.build(
-        BuildRequest(stage="export", version=1, fields={}),
+        BuildRequest(stage="export", fields=Fields()),
         lambda folder: [shutil.copy(path, folder) for path in graph.iterdir()] and None,
     )
     request = BuildRequest(
         stage="convert_onnx",
-        version=1,
-        fields={"precision": "fp16", "tolerances": {"absolute": 0.01, "relative": 0.01, "cosine": 0.999}},
+        fields=parse_fields(
+            "convert_onnx",
+            {"precision": "fp16", "tolerances": {"absolute": 0.01, "relative": 0.01, "cosine": 0.999}},
+        ),
         inputs={"source": exported},
     )
     with caplog.at_level(logging.INFO, "servegrid"):
         built = build(request, at)
     assert read_json(at.site.store.path(built) / "margins.json")[0]["largest_difference"] < 0.01
     here = at.model_copy(update={"environments": {}})
-    assert build(request.model_copy(update={"version": 2}), here).digest == built.digest
+    assert build(request.model_copy(update={"libraries": {"onnx": "0"}}), here).digest == built.digest
 
     assert "y: at most" in caplog.text
     assert "== an image ==" in (at.logs / "toy.convert_onnx.log").read_text()
@@ -180,9 +185,11 @@ def test_a_step_in_an_image_ends_at_its_limit(engine: Any, at: Workplace, tmp_pa
 OWNER = """
 import sys
 from pathlib import Path
+from servegrid.frameworks.fields import PrepareFields
 from servegrid.store.build import Workplace, run_step
 at = Workplace.model_validate_json(sys.argv[1])
-run_step("prepare", fields={"variant": "tiny", "parameters": {}}, inputs={}, output=Path(sys.argv[2]), at=at)
+fields = PrepareFields(variant="tiny", parameters={})
+run_step("prepare", fields=fields, inputs={}, output=Path(sys.argv[2]), at=at)
 """
 
 

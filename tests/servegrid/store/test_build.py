@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 
 from servegrid.domain.errors import StepError, UnsupportedError
+from servegrid.frameworks.fields import PrepareFields
 from servegrid.store.build import Workplace, build, read_json, run_step
 from servegrid.store.site import Site
 from servegrid.store.store import BuildRequest
 
-FIELDS = {"variant": "tiny", "parameters": {"length": 64}}
+FIELDS = PrepareFields(variant="tiny", parameters={"length": 64})
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def test_step_gets_its_fields_and_files_and_writes_its_output(at: Workplace, tmp
 
 def test_artifact_of_a_step_is_built_once(at: Workplace) -> None:
     plug_in(at, "(output / 'weights').write_text('w')\nreturn {}")
-    request = BuildRequest(stage="prepare", version=1, fields=FIELDS)
+    request = BuildRequest(stage="prepare", fields=FIELDS)
     built = build(request, at)
     assert (at.site.store.path(built) / "weights").read_text() == "w"
     plug_in(at, "raise ValueError('called again')")
@@ -84,7 +85,7 @@ def test_unsupported_step_gives_its_reason(at: Workplace, tmp_path: Path) -> Non
         run(at, tmp_path / "out")
 
 
-def test_failed_step_that_prints_another_programs_exit_code_is_still_failed(
+def test_printed_exit_code_of_another_program_does_not_change_the_outcome(
     at: Workplace, tmp_path: Path
 ) -> None:
     plug_in(at, "print('the compiler ended with exit code 3')\nraise SystemExit('no compiler')")
@@ -92,7 +93,7 @@ def test_failed_step_that_prints_another_programs_exit_code_is_still_failed(
         run(at, tmp_path / "out")
 
 
-def test_step_that_hangs_ends_at_its_limit(at: Workplace, tmp_path: Path) -> None:
+def test_hanging_step_ends_at_its_time_limit(at: Workplace, tmp_path: Path) -> None:
     plug_in(at, "import time\ntime.sleep(60)")
     (tmp_path / "out").mkdir()
     with pytest.raises(StepError, match=r"^prepare\b.*\b0\.5 s"):

@@ -12,9 +12,10 @@ from servegrid.campaign.results import Writer, read
 from servegrid.domain.errors import refusal
 from servegrid.host.files import write_atomic
 from servegrid.reporting import writing
+from servegrid.store.job import Fields
 from servegrid.store.store import BuildRequest, Store
 
-REQUEST = BuildRequest(stage="export", version=1, fields={})
+REQUEST = BuildRequest(stage="export", fields=Fields())
 FULL = "the error names the file and says that no space is left"
 
 
@@ -60,7 +61,7 @@ def test_store_that_cannot_be_written(how: str, disk: Any, happened: Any) -> Non
     before = files(store.root)
     disk.fill() if how == "full" else disk.read_only()
     assert store.build(REQUEST, write) == built
-    other = REQUEST.model_copy(update={"version": 2})
+    other = REQUEST.model_copy(update={"stage": "other"})
     with pytest.raises(OSError) as caught:  # which one it is, its refusal says
         store.build(other, write)
     assert files(store.root) == before

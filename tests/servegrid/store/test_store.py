@@ -15,7 +15,19 @@ import pytest
 
 from servegrid.domain.values import ArtifactRef
 from servegrid.host.files import digest_tree
+from servegrid.store.job import Fields
 from servegrid.store.store import BuildRequest, Store
+
+
+class Options(Fields):
+    """What the step of these tests reads."""
+
+    opset: int | str
+    interface: dict[str, int]
+
+
+def options(opset: int | str = 13, **interface: int) -> Options:
+    return Options(opset=opset, interface=interface)
 
 
 def ref(digest: str, path: str = "objects/a", size: int = 1) -> ArtifactRef:
@@ -24,8 +36,8 @@ def ref(digest: str, path: str = "objects/a", size: int = 1) -> ArtifactRef:
 
 REQUEST = BuildRequest(
     stage="export",
-    version=1,
-    fields={"opset": 13, "interface": {"x": 1, "y": 2}},
+    code={"servegrid.steps": "1", "servegrid.values": "2"},
+    fields=options(x=1, y=2),
     inputs={"prepared": ref("aa"), "samples": ref("bb")},
     sources={"model.py": "11", "net.py": "22"},
     libraries={"torch": "2.13", "onnx": "1.23"},
@@ -49,11 +61,12 @@ def refuse(folder: Path) -> None:
     "change",
     [
         {"stage": "convert"},
-        {"version": 2},
-        {"fields": {"opset": 14, "interface": {"x": 1, "y": 2}}},
-        {"fields": {"opset": "13", "interface": {"x": 1, "y": 2}}},
-        {"fields": {"opset": 13, "interface": {"x": 1, "y": 3}}},
-        {"fields": {"opset": 13, "interface": {"x": 1, "y": 2}, "more": None}},
+        {"code": {"servegrid.steps": "1", "servegrid.values": "3"}},
+        {"code": {"servegrid.steps": "1"}},
+        {"fields": options(14, x=1, y=2)},
+        {"fields": options("13", x=1, y=2)},
+        {"fields": options(x=1, y=3)},
+        {"fields": options(x=1, y=2, z=0)},
         {"inputs": {"prepared": ref("aa"), "samples": ref("cc")}},
         {"inputs": {"prepared": ref("bb"), "samples": ref("aa")}},
         {"inputs": {"prepared": ref("aa")}},
@@ -67,27 +80,28 @@ def test_key_changes_with_everything_that_a_stage_reads(change: dict[str, Any]) 
     assert REQUEST.model_copy(update=change).key != REQUEST.key
 
 
-def test_key_ignores_the_order_in_which_things_were_named() -> None:
-    turned = BuildRequest(
+def test_key_does_not_depend_on_the_order_of_entries() -> None:
+    reordered = BuildRequest(
         stage="export",
-        version=1,
-        fields={"interface": {"y": 2, "x": 1}, "opset": 13},
+        code={"servegrid.values": "2", "servegrid.steps": "1"},
+        fields=options(y=2, x=1),
         inputs={"samples": ref("bb"), "prepared": ref("aa")},
         sources={"net.py": "22", "model.py": "11"},
         libraries={"onnx": "1.23", "torch": "2.13"},
     )
-    assert turned.key == REQUEST.key
+    assert reordered.key == REQUEST.key
 
 
-def test_key_ignores_where_an_input_lies() -> None:
+def test_key_does_not_depend_on_where_inputs_and_files_lie(tmp_path: Path) -> None:
     moved = {"prepared": ref("aa", path="elsewhere/x", size=9), "samples": ref("bb")}
     assert REQUEST.model_copy(update={"inputs": moved}).key == REQUEST.key
+    assert REQUEST.model_copy(update={"files": {"sources": tmp_path}}).key == REQUEST.key
 
 
 # Building ----------------------------------------------------------------------------------------------
 
 
-def test_artifact_that_was_built_is_kept_and_found_again(tmp_path: Path) -> None:
+def test_built_artifact_is_found_again(tmp_path: Path) -> None:
     store = Store(tmp_path)
     built = store.build(REQUEST, write)
     assert store.build(REQUEST, refuse) == store.find(REQUEST.key) == built
@@ -98,15 +112,15 @@ def test_artifact_that_was_built_is_kept_and_found_again(tmp_path: Path) -> None
     assert not any((tmp_path / "scratch").iterdir())
 
 
-def test_store_that_was_moved_still_finds_its_artifacts(tmp_path: Path) -> None:
+def test_moved_store_finds_its_artifacts(tmp_path: Path) -> None:
     built = Store(tmp_path / "old").build(REQUEST, write)
     (tmp_path / "old").rename(tmp_path / "new")
     assert Store(tmp_path / "new").build(REQUEST, refuse) == built
 
 
-def test_two_keys_of_the_same_content_share_one_object(tmp_path: Path) -> None:
+def test_two_keys_with_the_same_content_share_one_object(tmp_path: Path) -> None:
     store = Store(tmp_path)
-    other = REQUEST.model_copy(update={"version": 2})
+    other = REQUEST.model_copy(update={"stage": "other"})
     assert store.build(REQUEST, write) == store.build(other, write)
     assert len(list((tmp_path / "objects").iterdir())) == 1
     assert len(list((tmp_path / "keys").iterdir())) == 2
@@ -114,7 +128,7 @@ def test_two_keys_of_the_same_content_share_one_object(tmp_path: Path) -> None:
 
 @pytest.mark.fault("Processes", "nothing is kept", what="a builder fails with")
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
-def test_make_that_raises_leaves_nothing(tmp_path: Path, error: type[BaseException]) -> None:
+def test_failed_build_leaves_nothing(tmp_path: Path, error: type[BaseException]) -> None:
     def fail(folder: Path) -> None:
         write(folder)
         raise error("halfway")
@@ -156,9 +170,7 @@ def delete_all(folder: Path) -> None:
 
 @pytest.mark.fault("Disks", "it is seen, and built again", what="an artifact was damaged:")
 @pytest.mark.parametrize("damage", [flip_a_byte, delete_a_file, cut_a_file, add_a_file, delete_all])
-def test_damaged_object_is_not_found_and_is_rebuilt_in_place(
-    tmp_path: Path, damage: Callable[[Path], None]
-) -> None:
+def test_damaged_object_is_not_found_and_is_rebuilt(tmp_path: Path, damage: Callable[[Path], None]) -> None:
     store = Store(tmp_path)
     built = store.build(REQUEST, write)
     damage(store.path(built))
@@ -181,7 +193,7 @@ def test_damaged_object_is_not_found_and_is_rebuilt_in_place(
 @pytest.mark.fault(
     "Security", "it is not followed; the artifact is built", what="a key of the store leads out"
 )
-def test_key_that_leads_out_of_the_store_is_not_followed(tmp_path: Path, digest: str, path: str) -> None:
+def test_record_that_points_outside_the_store_is_not_followed(tmp_path: Path, digest: str, path: str) -> None:
     store = Store(tmp_path / "store")
     built = store.build(REQUEST, write)
     (tmp_path / "outside").mkdir()
@@ -197,7 +209,7 @@ def test_key_that_leads_out_of_the_store_is_not_followed(tmp_path: Path, digest:
 
 @pytest.mark.fault("Disks", "it is seen, and written anew", what="a key of the store was damaged:")
 @pytest.mark.parametrize("text", ["", '{"artifact": {"dig', "{}", '{"artifact": 3}', "null", "[]", "\xff"])
-def test_damaged_key_is_not_found_and_is_written_anew(tmp_path: Path, text: str) -> None:
+def test_damaged_record_is_not_found_and_is_written_again(tmp_path: Path, text: str) -> None:
     store = Store(tmp_path)
     built = store.build(REQUEST, write)
     (tmp_path / "keys" / f"{REQUEST.key}.json").write_text(text, encoding="latin-1")
@@ -213,6 +225,7 @@ BUILDER = """
 import sys, time
 from pathlib import Path
 from servegrid.host.files import digest_tree
+from servegrid.store.job import Fields
 from servegrid.store.store import BuildRequest, Store
 root, signs, name = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 def make(folder):
@@ -222,7 +235,7 @@ def make(folder):
         time.sleep(0.01)
     (folder / "part").write_text("whole")
 (signs / f"ready-{name}").touch()
-print(Store(root).build(BuildRequest(stage="s", version=1, fields={}), make).digest)
+print(Store(root).build(BuildRequest(stage="s", fields=Fields()), make).digest)
 """
 
 
@@ -231,7 +244,7 @@ def builder(root: Path, signs: Path, name: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def test_of_two_processes_that_build_one_key_one_makes_and_both_have_it(
+def test_of_two_processes_with_one_key_one_builds_and_both_get_the_artifact(
     tmp_path: Path, processes: Any
 ) -> None:
     (signs := tmp_path / "signs").mkdir()
@@ -250,7 +263,7 @@ def test_of_two_processes_that_build_one_key_one_makes_and_both_have_it(
 @pytest.mark.fault("Processes", "the next one clears what it left", what="a builder is killed")
 def test_files_of_a_killed_builder_are_removed_by_the_next(tmp_path: Path, processes: Any) -> None:
     (signs := tmp_path / "signs").mkdir()
-    request = BuildRequest(stage="s", version=1, fields={})
+    request = BuildRequest(stage="s", fields=Fields())
     killed = builder(tmp_path / "store", signs, "killed")
     processes.wait_for((signs / "making-killed").exists)
     killed.kill()
@@ -270,7 +283,7 @@ def test_files_of_a_killed_builder_are_removed_by_the_next(tmp_path: Path, proce
     assert not any((store.root / "scratch").iterdir())
 
 
-def test_two_keys_of_the_same_content_can_be_built_at_once(tmp_path: Path) -> None:
+def test_two_keys_with_the_same_content_can_be_built_at_once(tmp_path: Path) -> None:
     store, both_made = Store(tmp_path), threading.Barrier(2)
     results: list[ArtifactRef | BaseException] = []
 
@@ -279,13 +292,13 @@ def test_two_keys_of_the_same_content_can_be_built_at_once(tmp_path: Path) -> No
             (folder / str(number)).write_text(str(number))
         both_made.wait(timeout=20)
 
-    def build(version: int) -> None:
+    def build(stage: str) -> None:
         try:
-            results.append(store.build(REQUEST.model_copy(update={"version": version}), make))
+            results.append(store.build(REQUEST.model_copy(update={"stage": stage}), make))
         except BaseException as error:
             results.append(error)
 
-    threads = [threading.Thread(target=build, args=(version,)) for version in (1, 2)]
+    threads = [threading.Thread(target=build, args=(stage,)) for stage in ("one", "other")]
     for thread in threads:
         thread.start()
     for thread in threads:

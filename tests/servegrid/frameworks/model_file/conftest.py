@@ -15,7 +15,8 @@ READ = """
 import json, sys
 from pathlib import Path
 from servegrid.frameworks.model_file import read_model_file
-from servegrid.store.build import Job
+from servegrid.frameworks.fields import ModelFileFields
+from servegrid.store.job import Job
 from servegrid.domain.errors import UnsupportedError
 def read(kind, folder, case):
     output = Path(folder) / "made" / case["id"]
@@ -23,7 +24,7 @@ def read(kind, folder, case):
     inputs = {"file": Path(folder) / case["file"]}
     if "samples" in case:
         inputs["samples"] = Path(folder) / case["samples"]
-    fields = {"kind": kind, "name": "net", "shapes": case.get("shapes", {}), "requires": []}
+    fields = ModelFileFields(kind=kind, name="net", shapes=case.get("shapes", {}), requires=[])
     try:
         read_model_file(Job(step="", fields=fields, inputs=inputs, plugin=output, output=output))
         return "ok"

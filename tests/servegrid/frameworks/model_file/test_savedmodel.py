@@ -43,23 +43,23 @@ cases = [{"id": name, "file": name} for name in names]
 EXPORT = """
 from servegrid.frameworks.framework_steps import export, reference
 from servegrid.frameworks.plugin_steps import prepare, profile_data
+from servegrid.frameworks.steps import parse_fields
 plugin, out = Path(folder) / "made" / "good", Path(folder) / "out"
 sys.path.insert(0, str(plugin))
 tensor = lambda name, last: {"name": name, "dtype": "float32", "shape": [-1, last]}
-fields = {
-    "framework": "savedmodel", "parameters": {}, "opset": 17, "variant": "file",
-    "samples": 64, "batch_size": 8,
-    "interface": {"inputs": [tensor("x", 6)], "outputs": [tensor("y", 3)]},
-}
-def step(function, name, inputs, **more):
+interface = {"inputs": [tensor("x", 6)], "outputs": [tensor("y", 3)]}
+network = {"framework": "savedmodel", "interface": interface}
+def step(function, name, inputs, **fields):
     (out / name).mkdir(parents=True)
-    function(Job(step="", fields=fields | more, inputs=inputs, plugin=plugin, output=out / name))
+    fields = parse_fields(function.__name__, {"parameters": {}, **fields})
+    job = Job(step=function.__name__, fields=fields, inputs=inputs, plugin=plugin, output=out / name)
+    function(job)
     return out / name
-prepared = {"prepared": step(prepare, "prepared", {})}
-step(export, "tf-savedmodel", prepared, format="tf-savedmodel")
-step(export, "onnx", prepared, format="onnx")
-samples = {"samples": step(profile_data, "samples", prepared)}
-step(reference, "reference", prepared | samples)
+prepared = {"prepared": step(prepare, "prepared", {}, variant="file")}
+step(export, "tf-savedmodel", prepared, format="tf-savedmodel", opset=17, **network)
+step(export, "onnx", prepared, format="onnx", opset=17, **network)
+samples = {"samples": step(profile_data, "samples", prepared, samples=64)}
+step(reference, "reference", prepared | samples, batch_size=8, **network)
 """
 
 

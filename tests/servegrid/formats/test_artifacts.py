@@ -11,8 +11,9 @@ import pytest
 
 from servegrid.domain.arrays import Arrays
 from servegrid.domain.tolerances import Tolerances
-from servegrid.frameworks import artifacts
-from servegrid.store.build import Job
+from servegrid.formats import artifacts
+from servegrid.formats.fields import ConvertFields, ConvertJob
+from servegrid.store.job import Job
 
 X = {"x": np.array([[1.0, 2.0], [3.0, 4.0]], np.float32), "ids": np.array([[1], [2]])}
 Y = {"y": np.array([[10.0, 0.5, 0.0], [20.0, 0.25, 0.0]], np.float32)}
@@ -28,9 +29,9 @@ def job(tmp_path: Path, interface: Any) -> Any:
     artifacts.write_interface(exported, io)
     artifacts.write_example(exported, X, Y)
 
-    def make(precision: str = "fp32", **bounds: float) -> Job:
+    def make(precision: str = "fp32", **bounds: float) -> ConvertJob:
         tolerances = Tolerances(**{"absolute": 100, "cosine": 0.01} | bounds)  # type: ignore[arg-type]  # floats
-        fields = {"precision": precision, "tolerances": tolerances.model_dump()}
+        fields = ConvertFields.model_validate({"precision": precision, "tolerances": tolerances})
         return Job(
             step="convert_x", fields=fields, inputs={"source": exported}, plugin=tmp_path, output=output
         )

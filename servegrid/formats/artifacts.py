@@ -1,7 +1,8 @@
-"""What an exported or converted artifact holds beside the model file.
+"""The files of an exported or converted artifact next to the model file.
 
-`interface.json` says what its inputs and outputs are; `example.npz` holds two samples
-(`x/<input>`) and the framework's answers to them (`y/<output>`).
+interface.json   its inputs and outputs
+example.npz      two samples (`x/<input>`) and the framework's outputs for them (`y/<output>`)
+margins.json     how far the converted model is from its export on the example
 """
 
 from __future__ import annotations
@@ -15,13 +16,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from servegrid.domain.arrays import Arrays, match
-from servegrid.domain.tolerances import Tolerances
 from servegrid.domain.values import NOT_RUN, Interface, Tensor
-from servegrid.store.build import Job
+from servegrid.formats.fields import ConvertJob
 
 
 class Session(Protocol):
-    """What serves an artifact: one of `servegrid.hosting`."""
+    """What runs an artifact when it is hosted."""
 
     def run(self, inputs: Arrays) -> Arrays:
         """One batch; arrays by tensor name, batch first."""
@@ -50,7 +50,7 @@ def write_example(folder: Path, x: Arrays, y: Arrays) -> None:
 
 
 def with_dtypes(tensors: tuple[Tensor, ...], arrays: Arrays) -> tuple[Tensor, ...]:
-    """The tensors with the data types that the arrays really have."""
+    """The tensors with the data types of the arrays."""
     return tuple(Tensor(name=t.name, dtype=str(arrays[t.name].dtype), shape=t.shape) for t in tensors)
 
 
@@ -67,22 +67,24 @@ def check_shapes(tensors: tuple[Tensor, ...], arrays: Arrays, where: str) -> Non
             raise ValueError(f"{where}: {tensor.name!r}: model.yaml says shape {tensor.shape}, found {shape}")
 
 
-def finish(job: Job, open_session: Callable[[Path, str], Session], *, half: bool | None = None) -> None:
-    """Prove a converted model as it will be served, on the export's example; write its interface, the
-    example and `margins.json`, what was found.
+def finish(
+    job: ConvertJob, open_session: Callable[[Path, str], Session], *, half: bool | None = None
+) -> None:
+    """Run a converted model in its session on the export's example, compare the outputs, and write the files
+    of the artifact.
 
-    `half`: the float inputs are half, too (by default where the precision is fp16); the outputs are what the
+    half: whether float inputs are fp16; by default where the precision is. Outputs have the types that the
     model gives.
 
     Raises:
-        ValueError: an output is further off than the spec allows a conversion, or not finite.
+        ValueError: an output is not finite, or further off than the spec allows a conversion.
     """
     source = job.inputs["source"]
     interface = read_interface(source)
     x, expected = read_example(source)
-    shutil.copy(source / "example.npz", job.output)  # what is made of this one is proven on it, too
+    shutil.copy(source / "example.npz", job.output)  # a conversion of this artifact is compared on it, too
     if half is None:
-        half = job.fields["precision"] == "fp16"
+        half = job.fields.precision == "fp16"
     if half:
         x = {name: array.astype(_half(array.dtype)) for name, array in x.items()}
     inputs = with_dtypes(interface.inputs, x)
@@ -90,7 +92,7 @@ def finish(job: Job, open_session: Callable[[Path, str], Session], *, half: bool
     outputs = open_session(job.output, "CPU").run(x)
     check_shapes(interface.outputs, outputs, "the converted model")
     write_interface(job.output, Interface(inputs=inputs, outputs=with_dtypes(interface.outputs, outputs)))
-    tolerances = Tolerances.model_validate(job.fields["tolerances"])
+    tolerances = job.fields.tolerances
     found = match(interface.outputs, outputs, expected, tolerances)
     (job.output / "margins.json").write_text(json.dumps([m.model_dump() for m in found]), encoding="utf-8")
     for margin in found:
@@ -100,9 +102,9 @@ def finish(job: Job, open_session: Callable[[Path, str], Session], *, half: bool
         raise ValueError(f"the converted model is not its export: {'; '.join(failures)}")
 
 
-def not_run(job: Job, reason: str) -> None:
-    """Write interface and example of a converted model that this host can build and not run: `not_run.txt`
-    says why, and with no `margins.json` nothing is proven. Such an artifact is never served."""
+def not_run(job: ConvertJob, reason: str) -> None:
+    """Write the files of a converted model that this host can build but not run: `not_run.txt` with the
+    reason, and no `margins.json`. Such an artifact is never served."""
     write_interface(job.output, read_interface(job.inputs["source"]))
     shutil.copy(job.inputs["source"] / "example.npz", job.output)
     (job.output / NOT_RUN).write_text(reason, encoding="utf-8")
