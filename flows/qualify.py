@@ -111,7 +111,7 @@ def workplace(plugin: Plugin, cell: Cell, site: Site, campaign: str) -> Workplac
 
 def recorder(plugin: Plugin, campaign: str, run: str, options: SweepOptions) -> Recorder:
     """Writes this model's rows of the campaign, with the versions of all that its cells use."""
-    libraries = {library for module in FORMATS.values() for library in module.LIBRARIES}
+    libraries = {library for known in FORMATS.values() for library in known.libraries}
     used = versions({*LIBRARIES, *plugin.spec.requires, *libraries})
     writer = Writer(default_site().results / campaign)
     return Recorder(writer, campaign, host(), used, options.anywhere(), run)

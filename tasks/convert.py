@@ -27,26 +27,27 @@ def source(product: Product) -> Product | None:
 
 def calibrated(product: Product) -> bool:
     """Whether the conversion to this product reads samples of the model's data."""
-    return FORMATS[product.format].calibrated(product)
+    return product.precision in FORMATS[product.format].calibrated
 
 
 def libraries(product: Product, elsewhere: Collection[Format]) -> set[str]:
     """Every distribution that the conversions from the export to the product need here; some formats are
     made elsewhere."""
     made_of = source(product)
-    own = () if product.format in elsewhere else FORMATS[product.format].LIBRARIES
+    own = () if product.format in elsewhere else FORMATS[product.format].libraries
     return {*own, *(libraries(made_of, elsewhere) if made_of else ())}
 
 
 def needed_elsewhere(format_: Format) -> tuple[str, ...]:
     """The distributions that another environment must have to make a format."""
-    module = FORMATS[format_]
-    return module.ENVIRONMENT.libraries if module.ENVIRONMENT else module.LIBRARIES
+    serving_format = FORMATS[format_]
+    environment = serving_format.environment
+    return environment.libraries if environment else serving_format.libraries
 
 
 def environments(profile: GpuProfile) -> dict[str, Environment]:
     """The steps that the profile has run in environments of their own, by name."""
-    return {FORMATS[name].CONVERT_STEP: place for name, place in profile.environments.items()}
+    return {FORMATS[name].convert_step: place for name, place in profile.environments.items()}
 
 
 def request(
@@ -63,19 +64,19 @@ def request(
     Raises:
         UnsupportedError: that environment is not there, or not what the format needs.
     """
-    module = FORMATS[product.format]
-    libraries = versions(module.LIBRARIES)
-    if environment := environments.get(module.CONVERT_STEP):
+    serving_format = FORMATS[product.format]
+    libraries = versions(serving_format.libraries)
+    if environment := environments.get(serving_format.convert_step):
         check(environment, needed_elsewhere(product.format))
         libraries = versions_in(environment, needed_elsewhere(product.format))
     tolerances = plugin.spec.conversion_tolerances(product.variant, product.precision)
     return BuildRequest(
-        stage=module.CONVERT_STEP,
+        stage=serving_format.convert_step,
         version=VERSION,
         fields={
             "precision": product.precision,
             "tolerances": tolerances.model_dump(),
-            **module.build_fields(plugin.spec, product),
+            **serving_format.build_fields(plugin.spec, product),
         },
         inputs=present_inputs(source=source, calibration=calibration),
         libraries=libraries,

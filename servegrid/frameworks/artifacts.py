@@ -21,7 +21,7 @@ from servegrid.store.build import Job
 
 
 class Session(Protocol):
-    """What serves an artifact: one of `servegrid.hosting`."""
+    """Runs an artifact: a format's `session.py` has one."""
 
     def run(self, inputs: Arrays) -> Arrays:
         """One batch; arrays by tensor name, batch first."""

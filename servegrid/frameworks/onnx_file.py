@@ -19,7 +19,7 @@ from servegrid.domain.values import Format, Interface
 from servegrid.frameworks import onnx_counting
 from servegrid.frameworks.file_plugin import PROTOBUF_LIMIT
 from servegrid.frameworks.model_file import Declared, one_line
-from servegrid.hosting.onnx_session import cpu_options
+from servegrid.hosting.onnx_options import cpu_options
 from servegrid.store.build import Job
 
 FILE = "model.onnx"

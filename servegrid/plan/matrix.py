@@ -98,7 +98,7 @@ def expand(
             accelerator=accelerator,
             accelerator_precision=accelerator_precision(accelerator, precision),
             opset=spec.opset if spec.formats[format_].export == "onnx" else None,
-            torch_jit=FORMATS[format_].TORCH_JIT,
+            torch_jit=FORMATS[format_].torch_jit,
             triton_release=release,
             random_weights=random_weights,
         )
@@ -135,7 +135,7 @@ def expand(
 
 def why_not(spec: ModelSpec, format_: Format, precision: Precision, profile: GpuProfile) -> str | None:
     """The rule that keeps this format and precision from running on this device, if one does."""
-    if known := FORMATS[format_].UNBUILT.get(precision):
+    if known := FORMATS[format_].unbuilt.get(precision):
         return f"{format_} is not built in {precision}: {known}"
     if precision not in spec.formats[format_].precisions:
         return f"models/{spec.name}/model.yaml lists no {precision} for {format_}"

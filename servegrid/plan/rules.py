@@ -19,14 +19,15 @@ def has_cuda_graphs(format_: Format, backend: Backend, profile: GpuProfile, inte
         return False
     if backend == "native":
         return True
-    captured = FORMATS[format_].CUDA_GRAPHS
+    hosted = FORMATS[format_].hosted
+    captured = hosted.cuda_graphs if hosted else "none"
     free = any(-1 in tensor.shape[1:] for tensor in interface.outputs)
     return captured == "any" or (captured == "fixed" and not free)
 
 
 def why_no_environment(format_: Format, profile: GpuProfile) -> str | None:
     """Why nothing makes the format here, if the profile names no environment for it and it needs one."""
-    wanted = FORMATS[format_].ENVIRONMENT
+    wanted = FORMATS[format_].environment
     if wanted is None or format_ in profile.environments:
         return None
     return (
@@ -50,16 +51,16 @@ def choose_backend(
     """The backend of a server, of a release and with these backends, that runs a format, and why not the
     native one, or why none does. What is made `elsewhere`, in another environment, is not judged by this one:
     it is once it is built (`tasks.configure`)."""
-    module = FORMATS[format_]
-    reason = module.why_not_in_release(release, opset, known)
+    native, hosted = FORMATS[format_].native, FORMATS[format_].hosted
+    reason = native.why_not_in_release(release, opset, known)
     if not elsewhere:
-        reason = reason or module.why_not_built_for(release, known)
-    if module.NATIVE_BACKEND not in backends:
-        reason = reason or f"the server has no {module.NATIVE_BACKEND} backend"
-    reason = reason or module.why_not_native(interface, max_batch_size)
+        reason = reason or native.why_not_built_for(release, known, None)
+    if native.name not in backends:
+        reason = reason or f"the server has no {native.name} backend"
+    reason = reason or native.why_not(interface, max_batch_size)
     if reason is None:
         return "native", ""
-    if module.SESSION is None:
+    if hosted is None:
         return None, f"{reason}, and {format_} is not hosted"
     if "python" in backends:
         return "hosted", reason
@@ -75,18 +76,17 @@ def why_no_accelerator(
     """
     if accelerator == "none" or (accelerator, format_) == ("trt", "tf-trt"):
         return None
-    module = FORMATS[format_]
-    if accelerator not in module.ACCELERATORS:
-        acted_on = [name for name, other in FORMATS.items() if accelerator in other.ACCELERATORS]
+    native = FORMATS[format_].native
+    if accelerator not in native.accelerators:
+        acted_on = [name for name, other in FORMATS.items() if accelerator in other.native.accelerators]
         return f"accelerator {accelerator} acts on {' and '.join(acted_on)}, not on {format_}"
     if profile.device_kind == "cpu":
         return f"accelerator {accelerator} needs a GPU; gpu_profiles/{profile.name}.yaml has none"
-    taken = module.ACCELERATORS[accelerator]
+    taken = native.accelerators[accelerator]
     if precision not in taken:
         return f"accelerator {accelerator} takes {' and '.join(taken)}, not {precision}"
     if backend == "hosted":
-        native = module.NATIVE_BACKEND
-        return f"accelerator {accelerator} is the {native} backend's own: a hosted model has none"
+        return f"accelerator {accelerator} is the {native.name} backend's own: a hosted model has none"
     return None
 
 

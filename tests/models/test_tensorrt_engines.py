@@ -36,7 +36,9 @@ for path in sys.argv[1:]:
 
 pytestmark = [
     pytest.mark.check,
-    pytest.mark.skipif(bool(missing(trt.LIBRARIES)), reason=f"not installed: {missing(trt.LIBRARIES)}"),
+    pytest.mark.skipif(
+        bool(missing(trt.TRT.libraries)), reason=f"not installed: {missing(trt.TRT.libraries)}"
+    ),
     pytest.mark.skipif(
         trt.library() == "tensorrt" and not card(), reason="TensorRT builds an engine on its card only"
     ),

@@ -8,8 +8,8 @@ import shutil
 
 import torch
 
+from servegrid.formats.aoti import session
 from servegrid.frameworks import artifacts
-from servegrid.hosting import aoti_session
 from servegrid.store.build import Job
 
 
@@ -27,5 +27,5 @@ def compile_package(job: Job) -> None:
     )
     shutil.rmtree(scratch, ignore_errors=True)
     machine = json.dumps(job.fields["machine"], indent=1)
-    (job.output / aoti_session.MACHINE).write_text(machine, encoding="utf-8")
-    artifacts.finish(job, aoti_session.Session)
+    (job.output / session.MACHINE).write_text(machine, encoding="utf-8")
+    artifacts.finish(job, session.Session)

@@ -12,8 +12,8 @@ from servegrid.domain.conversion import Fusion, Quantization
 from servegrid.formats.onnx import writing
 from servegrid.formats.onnx.fusion import fuse
 from servegrid.formats.onnx.quantization import quantize
+from servegrid.formats.onnx.session import Session
 from servegrid.frameworks import artifacts
-from servegrid.hosting.onnx_session import Session
 from servegrid.store.build import Job
 
 

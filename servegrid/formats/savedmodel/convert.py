@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 
+from servegrid.formats.savedmodel.session import Session
 from servegrid.frameworks import artifacts
-from servegrid.hosting.savedmodel_session import Session
 from servegrid.store.build import Job
 
 

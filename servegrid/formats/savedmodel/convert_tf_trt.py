@@ -15,8 +15,8 @@ import tensorflow as tf
 from servegrid.domain.arrays import Arrays
 from servegrid.domain.conversion import ShapeRange
 from servegrid.domain.errors import UnsupportedError
+from servegrid.formats.savedmodel.session import Session
 from servegrid.frameworks import artifacts
-from servegrid.hosting.savedmodel_session import Session
 from servegrid.store.build import Job
 
 PRECISION_MODES = {"fp32": "FP32", "fp16": "FP16"}

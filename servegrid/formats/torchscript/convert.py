@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from servegrid.domain.errors import UnsupportedError
+from servegrid.formats.torchscript.session import Session
 from servegrid.frameworks import artifacts
-from servegrid.hosting.torchscript_session import Session
 from servegrid.store.build import Job
 
 

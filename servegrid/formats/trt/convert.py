@@ -11,8 +11,8 @@ import numpy as np
 from servegrid.domain.conversion import ShapeRange
 from servegrid.domain.errors import UnsupportedError
 from servegrid.domain.values import Interface, Tensor
+from servegrid.formats.trt.session import LIBRARY, LOG, VERSION, Session, refusal, trt
 from servegrid.frameworks import artifacts
-from servegrid.hosting.trt_session import LIBRARY, LOG, VERSION, Session, refusal, trt
 from servegrid.store.build import Job
 
 

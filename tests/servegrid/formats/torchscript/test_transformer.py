@@ -7,15 +7,15 @@ from typing import Any
 
 SCRIPT = """
 import json, sys, types, torch
-kernel = types.ModuleType("servegrid.hosting.layer_norm")  # Triton compiles for a GPU only
+kernel = types.ModuleType("servegrid.formats.torchscript.layer_norm")  # Triton compiles for a GPU only
 def add_layer_norm(x, y, weight, bias, eps):
     calls.append(x.shape)
     return torch.nn.functional.layer_norm(x + y, x.shape[-1:], weight, bias, eps)
 kernel.add_layer_norm = add_layer_norm
 calls = []
 if "without" not in sys.argv:
-    sys.modules["servegrid.hosting.layer_norm"] = kernel
-from servegrid.hosting import transformer
+    sys.modules["servegrid.formats.torchscript.layer_norm"] = kernel
+from servegrid.formats.torchscript import transformer
 class Layer(torch.nn.Module):
     def __init__(self, bias=True, affine=True, number=False, alpha=1):
         super().__init__()
@@ -30,8 +30,8 @@ def found(dtype, layers):
     x = torch.randn(3, 5, 8).to(dtype)
     with torch.inference_mode():
         module = torch.jit.freeze(torch.jit.trace(net, x))
-        transformer.join_gelu(module)
-        transformer.join_norms(module)
+        transformer.fuse_gelu(module)
+        transformer.fuse_norms(module)
         left = [len(module.graph.findAllNodes(f"aten::{name}")) for name in ("gelu", "layer_norm")]
         off = (module(x).float() - net(x).float()).abs().max().item()
         again = module(x[:2, :3])  # other shapes than it was traced with

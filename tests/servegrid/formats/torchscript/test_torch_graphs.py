@@ -7,7 +7,7 @@ from typing import Any
 
 SCRIPT = """
 import json, torch
-from servegrid.hosting.torch_graphs import halves
+from servegrid.formats.torchscript.torch_graphs import halves
 class Speech(torch.nn.Module):
     def __init__(self):
         super().__init__()

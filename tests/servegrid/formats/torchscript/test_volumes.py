@@ -7,7 +7,7 @@ from typing import Any
 
 SCRIPT = """
 import copy, json, torch
-from servegrid.hosting import volumes
+from servegrid.formats.torchscript import volumes
 torch.manual_seed(0)
 def network(affine):
     norm = torch.nn.InstanceNorm3d(4, affine=affine)

@@ -11,13 +11,13 @@ import pytest
 
 from servegrid.domain.tolerances import Tolerances
 from servegrid.domain.values import Interface
-from servegrid.formats.trt import format as trt
+from servegrid.formats.trt.format import TRT, library
 from servegrid.frameworks import artifacts
 from servegrid.host.environment import card, missing
 from servegrid.store.build import Job
 
 pytestmark = pytest.mark.skipif(
-    bool(missing(trt.LIBRARIES)), reason=f"not installed: {missing(trt.LIBRARIES)}"
+    bool(missing(TRT.libraries)), reason=f"not installed: {missing(TRT.libraries)}"
 )
 
 ENGINE = {"library": "tensorrt-rtx", "version": "1.7.1.116", "compute_capabilities": ["8.6", "8.9"]}
@@ -36,7 +36,7 @@ CASES = [
 ASK = """
 import json, sys
 from pathlib import Path
-from servegrid.hosting.trt_session import Session, refusal
+from servegrid.formats.trt.session import Session, refusal
 engine, cases = json.loads(sys.argv[1]), json.loads(sys.argv[2])
 said = []
 for kind in ("CPU", "GPU"):
@@ -63,7 +63,7 @@ from pathlib import Path
 import numpy as np
 from servegrid.formats.trt.convert import convert_tensorrt
 from servegrid.store.build import Job
-from servegrid.hosting.trt_session import Session
+from servegrid.formats.trt.session import Session
 job = Job.model_validate_json(Path(sys.argv[1]).read_text())
 convert_tensorrt(job)
 session = Session(job.output, "GPU")
@@ -96,7 +96,7 @@ def test_session_runs_the_batches_that_the_engine_is_built_for_and_no_other(
     fields = {
         "precision": "fp32",
         "tolerances": Tolerances(absolute=1e-6, cosine=0.999).model_dump(),
-        "library": trt.library(),
+        "library": library(),
         "shapes": {"x": {"min": [1, 6], "opt": [4, 6], "max": [8, 6]}},
         "workspace_bytes": None,
         "card": card(),

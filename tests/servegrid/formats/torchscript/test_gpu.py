@@ -14,7 +14,7 @@ pytestmark = pytest.mark.gpu
 TRANSFORMER = """
 import copy, json, sys, torch
 from pathlib import Path
-from servegrid.hosting.torchscript_session import Session
+from servegrid.formats.torchscript.session import Session
 class Layer(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -50,7 +50,7 @@ def test_halved_transformers_are_joined_on_the_gpu_and_answer_as_in_fp32(
 SPEECH = """
 import json, sys, torch
 from pathlib import Path
-from servegrid.hosting.torchscript_session import Session
+from servegrid.formats.torchscript.session import Session
 class Speech(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -90,7 +90,7 @@ def test_lengths_that_depend_on_the_data_have_a_graph_each(run_python: Any, tmp_
 SEQUENCES = """
 import copy, json, sys, torch
 from pathlib import Path
-from servegrid.hosting.torchscript_session import Session
+from servegrid.formats.torchscript.session import Session
 class Layer(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -136,7 +136,7 @@ import copy, json, sys
 from pathlib import Path
 import numpy as np, torch
 from servegrid.hosting.outputs import THROUGH_HOST
-from servegrid.hosting.torchscript_session import Session
+from servegrid.formats.torchscript.session import Session
 torch.manual_seed(0)
 layers = [
     torch.nn.Conv3d(4, 16, 3, padding=1), torch.nn.InstanceNorm3d(16, affine=True), torch.nn.LeakyReLU(),

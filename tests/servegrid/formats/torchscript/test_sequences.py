@@ -7,7 +7,7 @@ from typing import Any
 
 SCRIPT = """
 import copy, json, torch
-from servegrid.hosting import sequences
+from servegrid.formats.torchscript import sequences
 torch.manual_seed(0)
 class Layer(torch.nn.Module):
     def __init__(self, first):
