@@ -15,7 +15,8 @@ from servegrid.formats import FORMATS
 from servegrid.formats.base import HostedSession
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-(LAYERS,) = (c["layers"] for c in PROJECT["tool"]["importlinter"]["contracts"] if c["type"] == "layers")
+CONTRACTS = {contract["name"]: contract for contract in PROJECT["tool"]["importlinter"]["contracts"]}
+LAYERS = CONTRACTS["layers: no import goes up"]["layers"]
 HEIGHT = {name: -number for number, layer in enumerate(LAYERS) for name in layer.split(" : ")}
 NAME = re.compile(rf"((?:{'|'.join(map(re.escape, HEIGHT))})(?:\.\w+)*)(?::(\w+))?")
 PROGRAMS = {"servegrid.frameworks"}

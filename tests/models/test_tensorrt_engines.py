@@ -34,11 +34,11 @@ for path in sys.argv[1:]:
     convert_tensorrt(Job.model_validate_json(open(path).read()))
 """
 
+ABSENT = missing(trt.TRT.libraries)
+
 pytestmark = [
     pytest.mark.check,
-    pytest.mark.skipif(
-        bool(missing(trt.TRT.libraries)), reason=f"not installed: {missing(trt.TRT.libraries)}"
-    ),
+    pytest.mark.skipif(bool(ABSENT), reason=f"not installed: {ABSENT}"),
     pytest.mark.skipif(
         trt.library() == "tensorrt" and not card(), reason="TensorRT builds an engine on its card only"
     ),

@@ -30,7 +30,7 @@ from servegrid.loadgen.base import (
     Window,
     timeout_s,
 )
-from servegrid.loadgen.client.lag import idle_s, idle_times, starves_the_server
+from servegrid.loadgen.lag import idle_s, idle_times, starves_the_server
 from servegrid.loadgen.perf_analyzer import install
 from servegrid.servers.samples import Samples, output_sizes, server_config
 from servegrid.store.site import Site

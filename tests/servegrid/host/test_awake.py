@@ -14,7 +14,7 @@ import pytest
 
 from servegrid.domain.errors import StepError
 from servegrid.host import awake, proc
-from servegrid.loadgen.client.lag import idle_s, idle_times
+from servegrid.loadgen.lag import idle_s, idle_times
 
 KEEP = """
 import pathlib, sys, time
