@@ -49,14 +49,14 @@ torch.jit.trace(Network(), torch.zeros(2, 1024)).save(sys.argv[1])
 """
 
 
-def test_onnx_on_the_gpu_answers_as_on_the_cpu(interface: Any, onnx_artifact: Any, run_python: Any) -> None:
+def test_onnx_on_the_gpu_agrees_with_the_cpu(interface: Any, onnx_artifact: Any, run_python: Any) -> None:
     io = interface([("x", "float32", (-1, 1024))], [("y", "float32", (-1, 1024))])
     nodes = [("MatMul", ["x", "w"], ["h"], {}), ("Relu", ["h"], ["t"], {}), ("Add", ["t", "x"], ["y"], {})]
     weights = {"w": np.random.default_rng(1).standard_normal((1024, 1024)).astype(np.float32)}
     run_python(RUN, onnx_artifact(io, nodes, weights), "onnx")
 
 
-def test_torchscript_on_the_gpu_answers_as_on_the_cpu(run_python: Any, tmp_path: Path) -> None:
+def test_torchscript_on_the_gpu_agrees_with_the_cpu(run_python: Any, tmp_path: Path) -> None:
     tensors = {f"{kind}puts": [{"name": n, "shape": [-1, 1024]}] for kind, n in (("in", "x"), ("out", "y"))}
     (tmp_path / "interface.json").write_text(json.dumps(tensors))
     run_python(TORCHSCRIPT, tmp_path / "model.pt")
@@ -78,7 +78,7 @@ for graph in (False, True):
 """
 
 
-def test_fp16_images_on_the_gpu_answer_as_on_the_cpu(
+def test_fp16_images_on_the_gpu_agree_with_the_cpu(
     interface: Any, onnx_artifact: Any, run_python: Any
 ) -> None:
     shape = (-1, 16, 20, 24)
@@ -115,7 +115,7 @@ for graph in (False, True):
 """
 
 
-def test_inputs_of_several_types_and_sizes_arrive_whole(
+def test_inputs_of_several_types_and_sizes_arrive_complete(
     interface: Any, onnx_artifact: Any, run_python: Any
 ) -> None:
     columns = [("a", "float32", 1), ("b", "int32", 3), ("c", "float16", 5), ("x", "float32", 1024)]

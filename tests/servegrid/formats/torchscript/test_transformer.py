@@ -1,4 +1,4 @@
-"""Transformers as they are served on a GPU: what is joined to what, computed here on the CPU."""
+"""Kernels that are fused in transformers, computed here on the CPU."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ print(json.dumps({
 """
 
 
-def test_products_and_norms_of_halved_transformers_are_joined_and_the_same(run_python: Any) -> None:
+def test_fp16_gelu_and_norms_are_fused_and_agree(run_python: Any) -> None:
     found = json.loads(run_python(SCRIPT).splitlines()[-1])
     assert found["halved"][:2] == [0, 0]
     assert found["bf16"][:2] == [0, 0]
@@ -67,7 +67,7 @@ def test_products_and_norms_of_halved_transformers_are_joined_and_the_same(run_p
     assert found["calls"] > 0
 
 
-def test_without_a_compiler_the_norms_stay(run_python: Any) -> None:
+def test_norms_are_not_fused_without_a_compiler(run_python: Any) -> None:
     found = json.loads(run_python(SCRIPT, "without").splitlines()[-1])
     assert found["halved"][:2] == [0, 2]
     assert found["halved"][2] < 0.005

@@ -1,4 +1,4 @@
-"""Which engines the TensorRT session runs, and, with a GPU, that it runs them right."""
+"""The TensorRT session refuses engines that it cannot run; with a GPU it runs the others correctly."""
 
 from __future__ import annotations
 
@@ -49,7 +49,9 @@ print(json.dumps([[refusal(engine, *case) for case in cases], said]))
 """
 
 
-def test_engine_of_another_library_or_card_is_refused_with_both_named(run_python: Callable[..., str]) -> None:
+def test_engine_of_another_library_or_card_is_refused_and_both_are_named(
+    run_python: Callable[..., str],
+) -> None:
     text = run_python(ASK, json.dumps(ENGINE), json.dumps([case for case, _ in CASES]))
     found, (on_cpu, on_gpu) = json.loads(text.splitlines()[-1])
     assert found == [expected for _, expected in CASES]
@@ -82,7 +84,7 @@ print(json.dumps([sorted(p.name for p in job.output.iterdir()), list(map(bool, r
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not card(), reason="needs an NVIDIA GPU that the installed TensorRT runs on")
-def test_session_runs_the_batches_that_the_engine_is_built_for_and_no_other(
+def test_session_runs_only_the_batches_that_the_engine_is_built_for(
     interface: Callable[..., Interface],
     onnx_artifact: Callable[..., Path],
     run_python: Callable[..., str],
