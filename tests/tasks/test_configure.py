@@ -99,7 +99,7 @@ def artifact(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("format_", "backend", "serving"), CASES)
-def test_config_has_exactly_the_fields_of_the_serving(
+def test_config_says_exactly_what_the_serving_says(
     format_: Format, backend: str, serving: str, io: Interface, artifact: Path, tmp_path: Path
 ) -> None:
     asked = SERVINGS[serving].model_copy(update={"backend": backend})
@@ -127,7 +127,7 @@ def test_hosted_repository_holds_the_runtime_one_session_and_a_link_to_the_artif
     ("device", "batching", "pipelined"),
     [("gpu", "dynamic", True), ("gpu", "static", False), ("cpu", "dynamic", False)],
 )
-def test_only_dynamic_batching_on_a_gpu_is_pipelined(
+def test_only_what_is_collected_for_a_gpu_is_pipelined(
     io: Interface, device: str, batching: str, pipelined: bool
 ) -> None:
     serving = Serving.model_validate({"batching": batching, "max_batch_size": 8, "device_kind": device})
@@ -144,7 +144,7 @@ def test_only_dynamic_batching_on_a_gpu_is_pipelined(
         ("tf-savedmodel", "gpu", "static", False),
     ],
 )
-def test_tensors_stay_on_the_gpu_where_the_session_takes_them_without_dynamic_batching(
+def test_tensors_stay_on_the_gpu_where_the_session_takes_them_and_nothing_is_joined(
     io: Interface, format_: Any, device: str, batching: str, stays: bool
 ) -> None:
     serving = Serving.model_validate({"batching": batching, "max_batch_size": 8, "device_kind": device})
@@ -153,7 +153,7 @@ def test_tensors_stay_on_the_gpu_where_the_session_takes_them_without_dynamic_ba
     assert not stays or parameters["FORCE_CPU_ONLY_INPUT_TENSORS"].string_value == "no"
 
 
-def test_second_write_replaces_the_first(io: Interface, artifact: Path, tmp_path: Path) -> None:
+def test_a_second_write_leaves_nothing_of_the_first(io: Interface, artifact: Path, tmp_path: Path) -> None:
     write_repository(tmp_path, "it", "ts-trace", SERVINGS["static"], io, artifact)
     native = SERVINGS["static"].model_copy(update={"backend": "native"})
     write_repository(tmp_path, "it", "onnx", native, io, artifact)
@@ -161,7 +161,7 @@ def test_second_write_replaces_the_first(io: Interface, artifact: Path, tmp_path
     assert (artifact / "model.pt").read_bytes() == b"model", "the artifact behind the link was touched"
 
 
-def test_tensor_with_only_the_batch_axis_is_reshaped(interface: Any) -> None:
+def test_tensor_with_no_axis_but_the_batch_is_reshaped(interface: Any) -> None:
     io = interface([("x", "float32", (-1,)), ("z", "int64", (-1, 3))], [("y", "float32", (-1,))])
     config = model_config("it", "onnx", SERVINGS["static"], io)
     expected = pb.ModelConfig()
@@ -182,7 +182,7 @@ def test_tensor_with_only_the_batch_axis_is_reshaped(interface: Any) -> None:
 @pytest.mark.parametrize(
     "format_", [name for name in FORMATS if name != "aoti"]
 )  # 2.51 does not know its platform
-def test_server_takes_a_native_config_but_has_no_backend(
+def test_native_config_lacks_nothing_but_the_backend(
     format_: Format, serving: str, io: Interface, artifact: Path, server: Any
 ) -> None:
     # The wheel's server has no GPU here; which kind of device is asked does not change what is checked.
@@ -247,7 +247,7 @@ def test_engine_of_tensorrt_rtx_is_hosted_only(io: Interface, monkeypatch: pytes
 
 
 @pytest.mark.parametrize(("built", "fits"), [("8.0.3.4", True), ("8.0.1.6", False)])
-def test_engine_is_native_only_in_a_release_with_its_tensorrt(
+def test_engine_of_another_tensorrt_than_the_releases_is_not_served_natively(
     built: str, fits: bool, io: Interface, artifact: Path, site: Site, tmp_path: Path
 ) -> None:
     """Built in another environment, whose version the plan did not see."""

@@ -1,4 +1,4 @@
-"""Config fields of the native backends: accelerators, CUDA graphs, warm-up; a real server takes them."""
+"""What the native backends are told: accelerators, CUDA graphs, warm-up; and that a real server takes it."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def io(interface: Any) -> Interface:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_config_has_the_fields_of_accelerator_and_serving(case: str, io: Interface) -> None:
+def test_config_says_what_the_accelerator_and_the_serving_say(case: str, io: Interface) -> None:
     format_, acceleration, golden = CASES[case]
     config = model_config("it", format_, GPU, io, acceleration)  # type: ignore[arg-type]
     expected = pb.ModelConfig()
@@ -92,7 +92,7 @@ def test_config_has_the_fields_of_accelerator_and_serving(case: str, io: Interfa
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_server_takes_an_accelerated_config_but_has_no_backend(
+def test_accelerated_config_lacks_nothing_but_the_backend(
     case: str, io: Interface, server: Any, tmp_path: Path
 ) -> None:
     format_: Format
@@ -114,7 +114,7 @@ def test_server_takes_an_accelerated_config_but_has_no_backend(
         ('key: "precision_mode"', 'kee: "precision_mode"', 'has no field named "kee"'),
     ],
 )
-def test_wrong_config_is_refused_for_what_is_wrong(
+def test_wrong_config_fails_otherwise(
     old: str, new: str, wrong: str, io: Interface, server: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "model.onnx").write_bytes(b"model")
@@ -129,7 +129,7 @@ def test_wrong_config_is_refused_for_what_is_wrong(
     assert wrong in said + log
 
 
-def test_tensorrt_has_a_graph_for_each_batch_size_of_the_serving(io: Interface, interface: Any) -> None:
+def test_tensorrt_has_a_graph_for_each_known_batch_size(io: Interface, interface: Any) -> None:
     def graphs(tensors: Interface) -> list[tuple[int, dict[str, list[int]]]]:
         config = model_config("it", "onnx", GPU, tensors)
         config.backend = "tensorrt"
@@ -142,7 +142,7 @@ def test_tensorrt_has_a_graph_for_each_batch_size_of_the_serving(io: Interface, 
     assert graphs(free) == []
 
 
-def test_aoti_has_its_own_platform(io: Interface) -> None:
+def test_aoti_is_a_platform_of_its_own(io: Interface) -> None:
     serving = Serving(batching="disabled", max_batch_size=0, backend="native")
     config = pb.ModelConfig(backend="pytorch")
     add_native(config, "aoti", serving, io, Acceleration())
@@ -155,7 +155,7 @@ def test_label_of_tf_trt_writes_no_accelerator(io: Interface) -> None:
     assert not config.optimization.execution_accelerators.gpu_execution_accelerator
 
 
-def test_hosted_model_is_warmed_up_when_it_loads(server: Any, interface: Any, onnx_artifact: Any) -> None:
+def test_hosted_model_is_warmed_up_as_it_loads(server: Any, interface: Any, onnx_artifact: Any) -> None:
     io = interface([("x", "int64", (-1, 3))], [("y", "int64", (-1, 3))])
     artifact = onnx_artifact(io, [("Identity", ["x"], ["y"], {})])
     server.load("warm", artifact, io, warm_up_batch_sizes=[1, 8])

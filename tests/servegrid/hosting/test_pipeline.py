@@ -1,4 +1,4 @@
-"""The pipeline of a dynamically batched model: its batches, its answers, its end."""
+"""The pipeline of a dynamically batched model: what shares a batch, who gets which answer, how it ends."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def asking() -> Asking:
     return Asking()
 
 
-def test_requests_that_arrive_during_a_batch_share_the_next(asking: Asking) -> None:
+def test_what_came_while_one_ran_shares_the_next_batch(asking: Asking) -> None:
     asking.occupied()
     for size in (1, 2, 3):
         asking.put(np.full((size, 2), size))
@@ -86,7 +86,7 @@ def test_requests_that_arrive_during_a_batch_share_the_next(asking: Asking) -> N
         np.testing.assert_array_equal(answer.result(0)["y"], 2 * x)
 
 
-def test_requests_of_other_shapes_or_too_many_samples_run_later(asking: Asking) -> None:
+def test_other_shapes_and_what_does_not_fit_run_later_and_in_order(asking: Asking) -> None:
     asking.occupied()
     for shape in ((2, 2), (2, 5), (3, 5), (3, 2)):  # 10 samples: the last has to wait for room
         threading.Thread(target=asking.put, args=(np.ones(shape),)).start()
@@ -99,7 +99,7 @@ def test_requests_of_other_shapes_or_too_many_samples_run_later(asking: Asking) 
     assert [answer.result(0)["y"].shape for _, answer in asking.asked] == [x.shape for x, _ in asking.asked]
 
 
-def test_error_goes_only_to_the_requests_of_its_batch(asking: Asking) -> None:
+def test_an_error_goes_to_each_request_of_its_batch_and_to_no_other(asking: Asking) -> None:
     asking.occupied()
     asking.put(np.ones((1, 2)))
     asking.put(-np.ones((1, 2)))
@@ -111,7 +111,7 @@ def test_error_goes_only_to_the_requests_of_its_batch(asking: Asking) -> None:
     assert [str(answer) == "negative" for answer in found] == [False, True, True, False]
 
 
-def test_other_requests_get_their_answers_when_a_client_is_gone(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_answer_that_nobody_takes_keeps_no_other_from_its_own(capfd: pytest.CaptureFixture[str]) -> None:
     def gone(_: Any) -> None:
         raise RuntimeError("the client is gone")
 
@@ -132,7 +132,7 @@ def test_other_requests_get_their_answers_when_a_client_is_gone(capfd: pytest.Ca
     assert "the client is gone" in capfd.readouterr().err
 
 
-def test_error_of_opening_the_session_is_raised() -> None:
+def test_what_opening_raises_reaches_who_opens() -> None:
     def fail() -> None:
         raise RuntimeError("no such device")
 

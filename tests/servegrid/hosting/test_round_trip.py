@@ -1,4 +1,4 @@
-"""Tensors pass through a hosted model bit for bit: data types, shapes, sizes, batches."""
+"""What goes into a hosted model comes out of it, bit for bit: data types, shapes, sizes, neighbours."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def lookup(interface: Any, onnx_artifact: Any) -> tuple[Path, Any]:
     return onnx_artifact(io, [("Gather", ["table", "x"], ["y"], {"axis": 0})], {"table": TABLE}), io
 
 
-def test_request_that_fails_gets_the_error_and_the_next_one_works(server: Any, lookup: Any) -> None:
+def test_a_request_that_raises_gets_the_error_and_the_next_one_works(server: Any, lookup: Any) -> None:
     model = server.load("lookup", *lookup)
     for _ in range(3):
         with pytest.raises(InferenceServerException, match=r"InvalidArgument.*out of data bounds"):
@@ -45,7 +45,7 @@ def test_request_that_fails_gets_the_error_and_the_next_one_works(server: Any, l
     server.client.unload_model(model)
 
 
-def test_every_request_of_a_batch_that_fails_gets_the_error(server: Any, lookup: Any) -> None:
+def test_every_request_of_a_batch_that_raises_gets_the_error(server: Any, lookup: Any) -> None:
     model = server.load("batch_raises", *lookup, preferred_batch_sizes=[8], max_queue_delay_us=300_000)
 
     def ask(index: int) -> str:
@@ -64,13 +64,13 @@ def test_every_request_of_a_batch_that_fails_gets_the_error(server: Any, lookup:
     server.client.unload_model(model)
 
 
-def test_damaged_model_file_is_refused_when_it_loads(server: Any, lookup: Any, tmp_path: Path) -> None:
+def test_a_damaged_model_file_says_so_when_it_loads(server: Any, lookup: Any, tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"not a model")
     with pytest.raises(InferenceServerException, match="Protobuf parsing failed"):
         server.load("broken", tmp_path, lookup[1])
 
 
-def test_changed_byte_of_the_weights_changes_the_answer(server: Any, lookup: Any, tmp_path: Path) -> None:
+def test_a_changed_byte_of_the_weights_does_not_go_unseen(server: Any, lookup: Any, tmp_path: Path) -> None:
     artifact, io = lookup
     copy = shutil.copytree(artifact, tmp_path / "copy")
     data = bytearray((copy / "model.onnx").read_bytes())
@@ -84,7 +84,7 @@ def test_changed_byte_of_the_weights_changes_the_answer(server: Any, lookup: Any
     server.client.unload_model(model)
 
 
-def test_session_may_return_its_input_arrays(server: Any, lookup: Any) -> None:
+def test_a_session_may_give_back_what_it_got(server: Any, lookup: Any) -> None:
     io = lookup[1].model_copy(update={"outputs": lookup[1].inputs})
     write_repository(
         server.repository, "same", "onnx", Serving(batching="static", max_batch_size=8), io, lookup[0]
@@ -184,7 +184,7 @@ def scale(run_python: Any, tmp_path: Path) -> Callable[..., Path]:
         ),
     ],
 )
-def test_artifact_is_served_without_its_plug_in(
+def test_the_artifact_is_served_without_the_plug_in_that_made_it(
     server: Any, scale: Any, format_: str, exported: str, step: str, precision: str
 ) -> None:
     artifact = scale(exported, step, precision)
@@ -207,7 +207,7 @@ def test_bf16_weights_are_in_bf16(scale: Any, run_python: Any) -> None:
     assert run_python(script, artifact / "model.pt").strip() == "{torch.bfloat16}"
 
 
-def test_package_for_another_cpu_is_refused(server: Any, tmp_path: Path) -> None:
+def test_a_package_of_another_cpu_is_refused(server: Any, tmp_path: Path) -> None:
     (tmp_path / "built_for.json").write_text('{"instruction_sets": ["avx2048"]}')
     static = Serving(batching="static", max_batch_size=4)
     server.write("elsewhere", tmp_path, SCALE, format_="aoti", serving=static)
@@ -251,7 +251,7 @@ def test_memory_does_not_grow_with_requests(server: Any, float_identity: str) ->
     assert after - before < 50 * MB
 
 
-def test_answers_leave_no_traceback_and_no_warning_in_the_log(server: Any, float_identity: str) -> None:
+def test_the_log_has_no_traceback_and_no_warning_from_answers(server: Any, float_identity: str) -> None:
     start = len(server.log)
     for size in (1, 2, 8):
         server.ask(float_identity, {"x": np.zeros((size, 3), np.float32)})

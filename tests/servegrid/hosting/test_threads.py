@@ -30,7 +30,7 @@ def told() -> dict[str, str | None]:
     return {name: os.environ.get(name) for name in NAMES}
 
 
-def test_process_limited_to_one_core_has_one() -> None:
+def test_process_that_may_use_one_core_has_one() -> None:
     code = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
     code += "from servegrid.hosting import threads; print(threads.cores())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -46,7 +46,7 @@ def test_instances_share_the_cores(monkeypatch: pytest.MonkeyPatch, instances: i
 
 
 @pytest.mark.parametrize(("users", "each"), [("3", 3), ("3,1", 3)])
-def test_variables_of_the_user_stay(monkeypatch: pytest.MonkeyPatch, users: str, each: int) -> None:
+def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch, users: str, each: int) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", users)
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
     threads.limit(2)
@@ -55,12 +55,12 @@ def test_variables_of_the_user_stay(monkeypatch: pytest.MonkeyPatch, users: str,
 
 
 @pytest.mark.parametrize("users", ["", "0", "many"])
-def test_invalid_number_of_threads_is_ignored(monkeypatch: pytest.MonkeyPatch, users: str) -> None:
+def test_number_that_means_nothing_is_not_taken(monkeypatch: pytest.MonkeyPatch, users: str) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", users)
     assert threads.count() == threads.cores()
 
 
-def test_two_hardware_threads_are_one_core_in_fake_files(
+def test_two_hardware_threads_are_one_core_in_made_up_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for cpu, siblings in enumerate(("0,2", "1,3", "0,2", "1,3")):
@@ -75,7 +75,7 @@ def test_two_hardware_threads_are_one_core_in_fake_files(
     ("own", "above", "cores"),
     [("max 100000", "max 100000", 8), ("150000 100000", "max 100000", 2), ("max 100000", "50000 100000", 1)],
 )
-def test_quota_of_a_fake_control_group_limits_the_cores(
+def test_quota_of_a_made_up_control_group_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, above: str, cores: int
 ) -> None:
     (folder := tmp_path / "groups" / "slice" / "unit").mkdir(parents=True)
@@ -99,7 +99,7 @@ print(json.dumps([options.intra_op_num_threads, options.inter_op_num_threads, sp
 """
 
 
-def test_onnx_runtime_has_that_many_threads_and_they_do_not_spin(run_python: Any) -> None:
+def test_threads_of_onnx_runtime_are_as_many_and_do_not_spin(run_python: Any) -> None:
     assert json.loads(run_python(OPTIONS)) == [3, 1, "0"]
 
 
@@ -112,7 +112,7 @@ print(torch.get_num_threads())
 """
 
 
-def test_pytorch_has_that_many_threads(run_python: Any) -> None:
+def test_threads_of_pytorch_are_as_many(run_python: Any) -> None:
     assert run_python(PYTORCH).split() == ["1"]
 
 
