@@ -1,8 +1,8 @@
 """The table of faults: docs/reliability.md, made by the tests that attack something on purpose.
 
 Such a test bears `@pytest.mark.fault(part, promise)`: the part of the table, and what is promised. Its row is
-named by the parameter that it is run with, or by the mark's `what`. It tells by the fixture `happened` what
-it saw. `make reliability` runs them all and writes the document.
+named by the parameter that it is run with, or by the mark's `what`. The fixture `happened` takes what the
+test saw. `make reliability` runs them all and writes the document.
 
 Every test of a fault must leave nothing behind: no process, no shared memory, no temporary file.
 """
@@ -30,10 +30,9 @@ SHM = Path("/dev/shm")
 RUN = "SERVEGRID_TEST"
 """Names, in the environment of every process that a test of a fault starts, that test."""
 CACHES = ("torchinductor_",)
-"""What PyTorch keeps there for all its processes, to stay."""
-LEAVE_S = 5.0
+"""Files that PyTorch keeps there for all its processes."""
 KEPT = "faults/rows"
-"""In pytest's cache: what each test told when it was run last."""
+"""In pytest's cache: the result of each test's last run."""
 
 
 PREPARED = {"disk", "small_shm", "private_shm", "jumping_clock", "engine", "grid", "browser"}
@@ -41,7 +40,7 @@ PREPARED = {"disk", "small_shm", "private_shm", "jumping_clock", "engine", "grid
 
 
 class Fault(NamedTuple):
-    """A row of the table but for its last column."""
+    """A row of the table without its last column."""
 
     part: str
     what: str
@@ -64,6 +63,9 @@ def fault_of(item: pytest.Item) -> Fault | None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--reliability", type=Path, metavar="FILE", help="write the table of faults there")
+    parser.addini(
+        "leave_s", "seconds in which the processes and memory of a test of a fault must be gone", default="5"
+    )
 
 
 @pytest.hookimpl(tryfirst=True)  # before any is deselected
@@ -83,7 +85,7 @@ def faults(request: pytest.FixtureRequest) -> dict[str, list[Fault]]:
 
 
 class Happened:
-    """Told by the test of a fault: what it saw, and how many rows a campaign kept of those it should have."""
+    """Takes what the test of a fault saw, and how many of the planned rows a campaign kept."""
 
     def __init__(self, item: pytest.Item) -> None:
         self._item = item
@@ -103,7 +105,7 @@ def happened(request: pytest.FixtureRequest) -> Happened:
 
 @pytest.fixture(autouse=True)
 def _nothing_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Of the test of a fault no process, shared memory or temporary file stays."""
+    """A test of a fault fails if it leaves a process, shared memory or a temporary file."""
     fault = fault_of(request.node)
     if fault is None:
         yield
@@ -116,7 +118,7 @@ def _nothing_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         patch.setenv("TMPDIR", str(temporary))
         patch.setattr(tempfile, "tempdir", str(temporary))
         yield
-    deadline = time.monotonic() + LEAVE_S
+    deadline = time.monotonic() + float(request.config.getini("leave_s"))
     while time.monotonic() < deadline and (_processes(run) or _unused(shared)):
         time.sleep(0.05)
     left = {
@@ -128,7 +130,7 @@ def _nothing_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 
 class Disk:
-    """A file system of its own, of 8 MB, on which a test may use up what is free."""
+    """A file system of 8 MB that a test may fill."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -254,10 +256,10 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     target = config.getoption("--reliability")
     if not target or hasattr(config, "workerinput"):
         return
-    found = {name: told for name, reports in _reports.items() if "part" in (told := _told(reports))}
+    found = {name: row for name, reports in _reports.items() if "part" in (row := _values(reports))}
     before: dict[str, dict[str, str]] = config.cache.get(KEPT, {}) if config.cache else {}
     names = set(_defined(config.rootpath))
-    kept = {name: told for name, told in (before | found).items() if name.partition("[")[0] in names}
+    kept = {name: row for name, row in (before | found).items() if name.partition("[")[0] in names}
     if config.cache:
         config.cache.set(KEPT, kept)
     document = runpy.run_path(str(PAGE))["document"]
@@ -265,8 +267,8 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     terminalreporter.write_line(f"table of faults: {target}")
 
 
-def _told(reports: list[pytest.TestReport]) -> dict[str, str]:
-    """What the reports of one test, of its setup, its run and its end, tell together."""
+def _values(reports: list[pytest.TestReport]) -> dict[str, str]:
+    """The joined values of one test's reports: setup, call and teardown."""
     found = {str(name): str(value) for name, value in reports[-1].user_properties}  # the last one has all
     for report in reports:
         if report.failed:
@@ -277,7 +279,7 @@ def _told(reports: list[pytest.TestReport]) -> dict[str, str]:
 
 
 def _defined(root: Path) -> Iterator[str]:
-    """Files and names of all tests that there are."""
+    """Files and names of all tests."""
     for path in (root / "tests").rglob("test_*.py"):
         for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE):
             yield f"{path.relative_to(root).as_posix()}::{name}"

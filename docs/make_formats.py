@@ -14,8 +14,8 @@ CELL = re.compile(
 )
 HEAD = """# What runs on a CPU
 
-Which formats and precisions does a host without a GPU serve? This table has the verdict of each cell of the
-five tiny models. `servegrid plan` gives the reason of an `unsupported` cell. `docs/make_formats.py` makes
+This table shows the formats and precisions that a host without a GPU serves: the verdict of each cell of the
+five tiny models. `servegrid plan` gives the reason for an `unsupported` cell. `docs/make_formats.py` makes
 this page from `tests/expected_cells.csv`, which `make cells` compares with a sweep of all these cells.
 
 """

@@ -11,27 +11,28 @@ ROOT = Path(__file__).parents[1]
 TABLE = ROOT / "docs" / "measurements.parquet"
 HEAD = """# Results on a GPU
 
-How fast are the five models on a GPU, and how near the limit? Offline, BERT-large, ResNet-50, nnU-Net and
-FastPitch reach their bars on an H200: ResNet-50 at batch 1 and 2 only with `--cores-awake`, BERT-large at
-batch 1 reliably only with it. Online, BERT-large and FastPitch reach theirs, nnU-Net only at 3 clients,
-ResNet-50 not. Wide & Deep stays at half of its bars.
+On an H200, BERT-large, ResNet-50, nnU-Net and FastPitch reach their bars offline: ResNet-50 at batch 1 and 2
+only with `--cores-awake`, BERT-large at batch 1 reliably only with it. Online, BERT-large and FastPitch reach
+their bars, nnU-Net only with 3 clients, ResNet-50 does not. Wide & Deep reaches half the throughput
+of its bars.
 
-The bars were set for an H100; nearly all figures are of an H200 (141 GB), the same processor with more and
-faster memory. Host: a virtual machine with 16 cores of an Intel Xeon, driver 580.159.04, Python 3.12,
-torch 2.11 with CUDA 13.0, onnxruntime-gpu 1.31.1 (the wheel from PyPI: without the device code of cards other
-than sm_90 and without its TensorRT provider), Triton 2.51, perf_analyzer 2.60, hosted backend. Weights are
-random, so no metric gates a cell: the verdict is `measured`.
+The bars were set for an H100. Nearly all figures were measured on an H200 (141 GB), the same processor with
+more and faster memory. The host was a virtual machine with 16 cores of an Intel Xeon, driver 580.159.04,
+Python 3.12, torch 2.11 with CUDA 13.0, onnxruntime-gpu 1.31.1 (the wheel from PyPI: without the device code
+of cards other than sm_90 and without its TensorRT provider), Triton 2.51, perf_analyzer 2.60, hosted backend.
+Weights are random, so no metric gates a cell: the verdict is `measured`.
 
 - **figure**: the highest throughput of all campaigns with these cores, in inferences/s, and its p99 in ms.
-- **campaigns**: how many of those that measured the point reached the bar, in whatever setting and with
-  whatever runtime; then the lowest of their figures.
-- **share**: the figure over the roofline's limit ([measuring.md](measuring.md)); empty: not counted.
+- **campaigns**: of the campaigns that measured the point, the number that reached the bar, with any setting
+  and any runtime; then their lowest figure.
+- **share**: the figure divided by the roofline's limit ([measuring.md](measuring.md)); empty if the
+  operations were not counted.
 - **no.**: the command of the figure, with its date, its machine and the commit that recorded the rows. Equal
   names of a machine mean the same machine.
 - A bar of "2 x" is twice the best row that NVIDIA published for an A100 at the same batch and concurrency.
 
-`docs/measurements.parquet` has every row and column: POINTS points of CAMPAIGNS campaigns. What was tried
-is in [experiments](experiments/README.md). `docs/make_gpu_results.py` makes this page.
+`docs/measurements.parquet` has every row and column: POINTS points of CAMPAIGNS campaigns. The experiments
+are in [experiments](experiments/README.md). `docs/make_gpu_results.py` makes this page.
 """
 
 
@@ -59,7 +60,7 @@ MODELS = {
     "wide_and_deep_onnx": "Wide & Deep, from its ONNX, fp16",
 }
 GROUP = ("gpu", "cores_awake")
-"""What the figures of one line share."""
+"""The columns that are equal for all figures of one line."""
 
 
 def published(model: str) -> list[Bar]:
@@ -134,8 +135,8 @@ def tiny(table: pl.DataFrame) -> list[str]:
     lines = [
         "## Trained tiny models: correctness on the card",
         "",
-        "These cells ran at once on one card, so their speed says nothing. They are older than the layout",
-        "channels last: `onnx` in fp16 on images has not been checked on a card since.",
+        "These cells ran at the same time on one card, so their speed has no meaning. They are older than",
+        "the layout channels last: since then `onnx` in fp16 on images was not checked on a card.",
         "",
         "| cell | verdict | metric | framework | served | largest difference |",
         "| --- " * 6 + "|",

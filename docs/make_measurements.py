@@ -1,9 +1,9 @@
-"""Adds a campaign on a GPU to docs/measurements.parquet, of which docs/make_gpu_results.py makes a page.
+"""Adds a campaign on a GPU to docs/measurements.parquet, the source of docs/make_gpu_results.py.
 
     python docs/make_measurements.py results/CAMPAIGN --machine h200-11 --command 'servegrid sweep ...'
 
 A row is a measured point. It has all columns of the campaign's measurements.parquet, some of its cell's, and:
-`label` (a short name of the campaign), `machine` (equal names: the same machine), `date`, `commit` (which
+`label` (a short name of the campaign), `machine` (equal names mean the same machine), `date`, `commit` (it
 recorded the rows), `setting` (cores, shared memory, protocol), `command` and `note`.
 """
 

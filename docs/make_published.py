@@ -30,16 +30,16 @@ ACCELERATORS = {"-": "none", "CUDA": "none", "NVIDIA TensorRT": "trt", "Automati
 
 
 def ours(section: Section) -> dict[str, str]:
-    """What we call a section's card, format, precision and accelerator."""
-    said = {name.lower(): value for name, value in section.parameters.items()}
-    kind = " ".join(said.get(name, "") for name in ("model format", "conversion variant", "model binding"))
+    """Our names of a section's card, format, precision and accelerator."""
+    stated = {name.lower(): value for name, value in section.parameters.items()}
+    kind = " ".join(stated.get(name, "") for name in ("model format", "conversion variant", "model binding"))
     names = {"TF-TRT": "tf-trt", "SavedModel": "tf-savedmodel", "Trac": "ts-trace", "Script ": "ts-script"}
     names |= {"TorchScript": "ts-script", "ONNX": "onnx", "TensorRT": "trt"}
     return {
-        "card": next(ours for name, ours in CARDS.items() if re.search(rf"\b{name}\b", said["gpu"])),
+        "card": next(ours for name, ours in CARDS.items() if re.search(rf"\b{name}\b", stated["gpu"])),
         "format": next(ours for name, ours in names.items() if name in kind),
-        "precision": said["precision"].lower(),
-        "accelerator": ACCELERATORS[said.get("backend accelerator", "-")],
+        "precision": stated["precision"].lower(),
+        "accelerator": ACCELERATORS[stated.get("backend accelerator", "-")],
     }
 
 
@@ -65,7 +65,7 @@ def rows(section: Section) -> Iterator[dict[str, str]]:
 
 
 def examples(text: str) -> dict[str, str]:
-    """What a document's scripts are set to in its one example configuration."""
+    """The settings of a document's scripts in its one example configuration."""
     found = dict(re.findall(r'^([A-Z_]+)="([^"$]+)"$', text, re.MULTILINE))
     if not found:
         for command in re.findall(

@@ -1,4 +1,4 @@
-"""The page docs/reliability.md, which `make reliability` writes: conftest.py gives it what the tests told."""
+"""The page docs/reliability.md, which `make reliability` writes from the results of the tests of faults."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ import re
 from collections.abc import Iterable
 
 SHOWN = 200
-HEAD = """# What faults do
+HEAD = """# Faults and their effects
 
-What happens when an input is wrong or something fails? Each row is a fault that a test causes on purpose,
-what is promised, and what happened in the test's latest run; paths are cut to `...`. After each test its
-processes, its servers' shared memory and its temporary files are searched for. `make reliability` writes
-this page; `make test` and `make check` run all but the longest of these tests.
+A wrong input or a failing part ends with a clear error and leaves nothing behind. Each row is a fault that a
+test causes on purpose, with the promised effect and the result of the test's latest run; paths are cut to
+`...`. After each test a search finds any process, shared memory or temporary file that remained.
+`make reliability` writes this page; `make test` and `make check` run all but the longest of these tests.
 
 """
 
 
 def document(tests: Iterable[dict[str, str]]) -> str:
-    """The page, from what each test told."""
+    """The page, from the results of the tests."""
     parts: dict[str, list[str]] = {}
     counts = dict.fromkeys(("inputs", "others", "wrong", "planned", "kept", "orphans", "leaks", "not"), 0)
-    for told in tests:
-        failed, skipped = "failed" in told, told.get("skipped", "")
-        seen = told.get("happened", "" if failed else "as promised")
+    for test in tests:
+        failed, skipped = "failed" in test, test.get("skipped", "")
+        seen = test.get("happened", "" if failed else "as promised")
         seen = f"not tried here: {skipped}" if skipped else f"WRONG {seen}".strip() if failed else seen
         counts["wrong"] += failed
         counts["not"] += bool(skipped)
-        counts["inputs" if told["part"].startswith("Inputs") else "others"] += not skipped
-        planned, kept = map(int, told.get("rows", "0 0").split())
+        counts["inputs" if test["part"].startswith("Inputs") else "others"] += not skipped
+        planned, kept = map(int, test.get("rows", "0 0").split())
         for name, number in (("planned", planned), ("kept", kept)):
             counts[name] += number
         for name in ("orphans", "leaks"):
-            counts[name] += int(told.get(name, 0))
-        line = f"{row(told['what'], told['promise'])} | {_shown(seen)} |"
-        parts.setdefault(told["part"], []).append(line)
+            counts[name] += int(test.get(name, 0))
+        line = f"{row(test['what'], test['promise'])} | {_shown(seen)} |"
+        parts.setdefault(test["part"], []).append(line)
     figures = [
         ("distinct classes of input tried", counts["inputs"]),
         ("other faults tried", counts["others"]),
@@ -53,7 +53,7 @@ def document(tests: Iterable[dict[str, str]]) -> str:
 
 
 def row(what: str, promise: str) -> str:
-    """The row of a fault, but for what happened."""
+    """The row of a fault without its result."""
     return f"| {_shown(what)} | {_shown(promise)}"
 
 

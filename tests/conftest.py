@@ -55,9 +55,9 @@ class Triton:
     def load(
         self, name: str, artifact: Path, interface: Interface, *, format_: Format = "onnx", **serving: Any
     ) -> str:
-        """Write the repository of a hosted model and load it; dynamic, batches up to 8, unless told."""
-        asked = {"batching": "dynamic", "max_batch_size": 8} | serving
-        self.write(name, artifact, interface, format_=format_, serving=Serving.model_validate(asked))
+        """Write the repository of a hosted model and load it; by default dynamic, batches up to 8."""
+        fields = {"batching": "dynamic", "max_batch_size": 8} | serving
+        self.write(name, artifact, interface, format_=format_, serving=Serving.model_validate(fields))
         self.client.load_model(name)
         return name
 
@@ -150,7 +150,7 @@ def _link_tools(installed: Path, home: Path) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """What failed tests have written stays, with all else of the run."""
+    """After a failed test all files of the run are kept."""
     if exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         session.config.stash[FAILED] = True
 

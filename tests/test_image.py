@@ -1,4 +1,4 @@
-"""What is installed into an image over what its base brings, and the files that make and run images."""
+"""The packages installed into an image on top of its base, and the files that make and run images."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_every_name_of_a_framework_is_known_to_the_script() -> None:
         assert cuda <= set(known[package]), package
 
 
-def test_an_unknown_extra_is_told(tmp_path: Path) -> None:
+def test_an_unknown_extra_is_refused(tmp_path: Path) -> None:
     files = [str(ROOT / "pyproject.toml"), str(ROOT / "constraints.txt")]
     command = [sys.executable, str(SCRIPT), *files, "--extras", "torhc", "--output", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30)
@@ -80,7 +80,7 @@ def test_an_unknown_extra_is_told(tmp_path: Path) -> None:
     assert "unknown extra 'torhc'; pyproject.toml has" in done.stderr
 
 
-def test_what_the_dockerfile_copies_is_in_its_context() -> None:
+def test_files_that_the_dockerfile_copies_are_in_its_context() -> None:
     text = (ROOT / "Dockerfile").read_text()
     allowed = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     copied = [word for line in re.findall(r"^COPY (?!--from)(.*)", text, re.M) for word in line.split()[:-1]]
@@ -94,7 +94,7 @@ def compose() -> dict[str, Any]:
     return found
 
 
-def test_compose_is_what_docker_compose_takes() -> None:
+def test_compose_file_is_valid_for_docker_compose() -> None:
     plugin = shutil.which("docker") and subprocess.run(["docker", "compose", "version"], capture_output=True)
     if not plugin or plugin.returncode:
         pytest.skip("no `docker compose` here (Debian 13: docker-compose)")
@@ -104,7 +104,7 @@ def test_compose_is_what_docker_compose_takes() -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_compose_refers_to_what_it_has_and_opens_loopback_only(compose: dict[str, Any]) -> None:
+def test_compose_file_has_its_references_and_opens_loopback_only(compose: dict[str, Any]) -> None:
     services = compose["services"]
     assert {"prefect", "postgres", "worker", "triton"} <= set(services)
     for name, service in services.items():

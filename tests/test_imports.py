@@ -1,4 +1,4 @@
-"""What importing costs, and how long modules are."""
+"""The cost of imports, and the length of modules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ print(json.dumps(sorted(sys.modules)))
 
 
 def modules(*packages: str) -> list[str]:
-    """Every module below the packages, but those that run where a framework is wanted."""
+    """Every module of the packages except the modules that need a framework."""
     names = []
     for path in sorted(p for package in packages for p in (ROOT / package).rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
@@ -35,7 +35,7 @@ def modules(*packages: str) -> list[str]:
 
 
 def loaded_by(names: list[str]) -> set[str]:
-    """What a fresh process has loaded when it has imported these."""
+    """The modules that a fresh process has loaded after these imports."""
     done = subprocess.run([sys.executable, "-c", IMPORT, *names], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return set(json.loads(done.stdout.splitlines()[-1]))

@@ -20,7 +20,7 @@ LAYERS = CONTRACTS["layers: no import goes up"]["layers"]
 HEIGHT = {name: -number for number, layer in enumerate(LAYERS) for name in layer.split(" : ")}
 NAME = re.compile(rf"((?:{'|'.join(map(re.escape, HEIGHT))})(?:\.\w+)*)(?::(\w+))?")
 PROGRAMS = {"servegrid.frameworks"}
-"""What the store starts as a program of its own, `python -m`, and so does not load."""
+"""Modules that the store starts as a program of its own (`python -m`) and does not load."""
 
 
 def height(module: str) -> int:

@@ -47,17 +47,15 @@ def test_that_is_no_fault():
 """
 
 
-def test_what_goes_wrong_is_counted(tmp_path: Path) -> None:
-    conftest = (ROOT / "conftest.py").read_text()
-    assert "LEAVE_S = 5.0" in conftest
-    (tmp_path / "conftest.py").write_text(conftest.replace("LEAVE_S = 5.0", "LEAVE_S = 0.2"))
+def test_failures_are_counted(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "conftest.py", tmp_path)
     (tmp_path / "docs").mkdir()
     shutil.copy(ROOT / "docs" / "make_reliability.py", tmp_path / "docs")
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_it.py").write_text(TESTS)
     words = [sys.executable, "-m", "pytest", "-q", "-p", "no:xdist", "--rootdir", str(tmp_path)]
     done = subprocess.run(
-        [*words, "--reliability", "page.md", "-W", "ignore", "tests/test_it.py"],
+        [*words, "--reliability", "page.md", "-o", "leave_s=0.2", "-W", "ignore", "tests/test_it.py"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

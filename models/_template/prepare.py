@@ -9,8 +9,8 @@ import numpy as np
 def prepare(variant: str, output: Path, sources: Path, parameters: dict[str, Any]) -> dict[str, str]:
     """`weights.npy` [3, 4] and `points.npz` with x [n, 4] and labels [n].
 
-    `full` reads the weights from the user's folder `sources`; `tiny` makes its own, seeded. What is
-    returned, parameter name -> file name, get_model and get_dataloader_fn receive as paths.
+    `full` reads the weights from the user's folder `sources`; `tiny` makes its own, seeded. Returns
+    parameter name -> file name; get_model and get_dataloader_fn receive these as paths.
     """
     rng = np.random.default_rng(0)
     weights = rng.normal(size=(3, 4)).astype(np.float32)

@@ -4,9 +4,9 @@ import argparse
 
 import numpy as np
 import tritonclient.grpc as grpc
-from bert_spans import best_spans
-from bert_squad import Example, load_tokenizer
-from bert_windows import make_features
+from spans import best_spans
+from squad import Example, load_tokenizer
+from windows import make_features
 
 
 def ask(url: str, model: str, vocab_file: str, max_seq_length: int, question: str, context: str) -> str:

@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from bert_squad import load_tokenizer, read_examples
-from bert_windows import make_features
 from numpy.typing import NDArray
+from squad import load_tokenizer, read_examples
+from windows import make_features
 
 Arrays = dict[str, NDArray[np.generic]]
 Batch = tuple[NDArray[np.int64], Arrays, Arrays]
@@ -22,9 +22,9 @@ def get_dataloader_fn(
 
     ids: int64 [b], window indices. x: input__0 token ids, input__1 segment ids, input__2 attention mask, each
     int32 [b, max_seq_length]. y_real: output__0 and output__1, float32 [b, max_seq_length], 1 at the start
-    and at the end token of the first gold answer, all zero where the window does not hold it. Without
-    the two files: seeded random token ids, without labels, for ever. Raises ValueError when batch_size is not
-    positive or a file is not what it should be.
+    and at the end token of the first gold answer, all zero where the window does not hold it. Without the two
+    files it yields seeded random token ids without labels, endlessly. Raises ValueError when batch_size is
+    not positive or a file is not what it should be.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size {batch_size}: expected 1 or more")

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from bert_spans import best_spans, exact_match, f1_score
-from bert_squad import load_tokenizer, read_examples
-from bert_windows import make_features
 from numpy.typing import NDArray
+from spans import best_spans, exact_match, f1_score
+from squad import load_tokenizer, read_examples
+from windows import make_features
 
 
 class MetricsCalculator:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bert_squad import load_tokenizer
-from bert_windows import make_features
+from squad import load_tokenizer
+from windows import make_features
 
 FILES = {
     "checkpoint": "checkpoint.pt",
@@ -47,8 +47,8 @@ def prepare(variant: str, output: Path, sources: Path, parameters: dict[str, Any
 def _make_tiny(output: Path, max_seq_length: int, steps: int, seed: int) -> None:
     # Imported here: the full variant needs no torch.
     import torch
-    from bert_prose import build_vocabulary, cloze_examples, read_chapters, write_squad
-    from bert_tiny import BATCH, train
+    from prose import build_vocabulary, cloze_examples, read_chapters, write_squad
+    from tiny import BATCH, train
 
     rng = np.random.default_rng(seed)
     chapters, held_out = read_chapters()

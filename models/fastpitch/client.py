@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import tritonclient.grpc as grpc
-from fastpitch_speech import FRAME_STEP, SAMPLE_RATE, SILENCE
-from fastpitch_text import encode, pad
 from numpy.typing import NDArray
+from speech import FRAME_STEP, SAMPLE_RATE, SILENCE
+from text import encode, pad
 
 SAMPLE = "the quiet queen found a golden key."
 LOUDEST = 2.0  # log-mel that is white in the picture; LJSpeech's reach 2.06 (published triton/metrics.py)

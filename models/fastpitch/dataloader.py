@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from fastpitch_speech import MEL_BINS, read
-from fastpitch_text import IDS, pad
 from numpy.typing import NDArray
+from speech import MEL_BINS, read
+from text import IDS, pad
 
 Arrays = dict[str, NDArray[np.generic]]
 Batch = tuple[NDArray[np.int64], Arrays, Arrays]
@@ -18,8 +18,8 @@ def get_dataloader_fn(
 
     ids: int64 [b], line indices. x: INPUT__0 token ids, int64 [b, seq], 0 is padding. y_real: OUTPUT__0
     log-mels, float32 [b, 80, frames of the longest line in the file], zeros behind a line's end; OUTPUT__1
-    frames of each line, int64 [b, 1]. Without a speech_file: made-up texts without end, y_real is empty.
-    Raises ValueError when batch_size is not positive or the file's texts are not padded to seq.
+    frames of each line, int64 [b, 1]. Without a speech_file it yields made-up texts endlessly, with an empty
+    y_real. Raises ValueError when batch_size is not positive or the file's texts are not padded to seq.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size {batch_size}: expected 1 or more")

@@ -1,11 +1,11 @@
-"""How far spoken mels are from the recorded ones."""
+"""The error of spoken mels against recorded ones."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from fastpitch_speech import MEL_BINS, SILENCE
 from numpy.typing import NDArray
+from speech import MEL_BINS, SILENCE
 
 
 class MetricsCalculator:
@@ -53,7 +53,7 @@ class MetricsCalculator:
 
 
 def _line(values: Mapping[str, NDArray[Any]], row: int) -> NDArray[np.float64]:
-    """The frames of a line that count, [80, frames]."""
+    """The valid frames of a line, [80, frames]."""
     frames = int(np.asarray(values["OUTPUT__1"][row]).item())
     return np.asarray(values["OUTPUT__0"][row, :, :frames], dtype=np.float64)
 

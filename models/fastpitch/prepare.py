@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from fastpitch_speech import read_shipped, write
+from speech import read_shipped, write
 
 FILES = {"checkpoint": "checkpoint.pt", "speech_file": "speech.npz"}
 SOURCES = {
@@ -24,7 +24,7 @@ def prepare(variant: str, output: Path, sources: Path, parameters: dict[str, Any
     """
     output.mkdir(parents=True, exist_ok=True)
     if variant == "full":
-        from fastpitch_ljspeech import read_list
+        from ljspeech import read_list
 
         shutil.copyfile(sources / SOURCES["checkpoint"], output / FILES["checkpoint"])
         write(read_list(sources / SOURCES["list"], int(parameters["seq"])), output / FILES["speech_file"])
@@ -36,9 +36,9 @@ def prepare(variant: str, output: Path, sources: Path, parameters: dict[str, Any
 
 
 def _make_tiny(output: Path, parameters: dict[str, Any]) -> None:
-    from fastpitch_checkpoint import save
-    from fastpitch_network import Size
-    from fastpitch_tiny import train
+    from checkpoint import save
+    from network import Size
+    from tiny import train
 
     chosen = {key: int(parameters.get(key, default)) for key, default in DEFAULTS.items()}
     shipped, held_out = read_shipped(int(parameters["seq"]))

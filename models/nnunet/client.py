@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import tritonclient.grpc as grpc
-from nnunet_blobs import make_volume
-from nnunet_dice import dice_scores
-from nnunet_volume import Volume, normalize, segment
+from blobs import make_volume
+from dice import dice_scores
 from numpy.typing import NDArray
 from tritonclient.utils import triton_to_np_dtype
+from volume import Volume, normalize, segment
 
 SHADES = " .:-=+*#%@"  # dark to light
 MARKS = "." + "123456789"  # background, then the classes

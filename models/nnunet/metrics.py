@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from nnunet_dice import dice_scores
+from dice import dice_scores
 from numpy.typing import NDArray
 
 

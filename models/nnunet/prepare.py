@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from nnunet_blobs import CLASSES, make_volumes
-from nnunet_cases import held_out_cases, read_case
+from blobs import CLASSES, make_volumes
+from cases import held_out_cases, read_case
 from numpy.lib.format import open_memmap
 
 FILES = {"checkpoint": "checkpoint.ckpt", "volumes": "volumes.npy", "labels": "labels.npy"}
@@ -50,8 +50,8 @@ def _take_published(output: Path, sources: Path, channels: int, classes: int, si
 def _make_tiny(output: Path, size: int, levels: int, filters: int, steps: int, seed: int) -> None:
     # Imported here: the full variant needs no torch.
     import torch
-    from nnunet_network import PREFIX
-    from nnunet_tiny import train
+    from network import PREFIX
+    from tiny import train
 
     volumes, labels = make_volumes(TRAINING_VOLUMES + HELD_OUT_VOLUMES, size, seed)
     np.save(output / FILES["volumes"], volumes[TRAINING_VOLUMES:])

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import tritonclient.grpc as grpc
+from digits import digit_images
 from numpy.typing import NDArray
-from resnet_digits import digit_images
 from tritonclient.utils import triton_to_np_dtype
 
 TOP = 5
@@ -19,7 +19,7 @@ def read_picture(path: str | None, height: int, width: int) -> NDArray[np.uint8]
     if path is None:
         return digit_images(height, width)[0][SAMPLE : SAMPLE + 1]
     # Imported here: TensorFlow takes seconds to start, and the sample needs none.
-    from resnet_images import decode, resize_and_crop
+    from images import decode, resize_and_crop
 
     return resize_and_crop(decode(Path(path).read_bytes(), path), height, width)[np.newaxis]
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import keras
 import tensorflow as tf
-from resnet_checkpoint import restore
-from resnet_network import build
+from checkpoint import restore
+from network import build
 
 Tensors = dict[str, tf.Tensor]
 SEED = 0  # of the random weights

@@ -19,7 +19,7 @@ def prepare(variant: str, output: Path, sources: Path, parameters: dict[str, Any
     The checkpoint is a TensorFlow 1 one; images are uint8 [n, height, width, 3], labels int64 [n]. Both
     variants read height, width (pixels) and num_classes from `parameters`. `full` copies the published
     checkpoint from `sources` and reads image_count images there; `tiny` trains a small network on
-    scikit-learn's digits, for epochs (15) with seed (0), and keeps those that it did not see. Raises
+    scikit-learn's digits, for epochs (15) with seed (0), and keeps the held-out digits. Raises
     ValueError on another variant, and where a source is not laid out as published.
     """
     output.mkdir(parents=True, exist_ok=True)
@@ -58,8 +58,8 @@ def _copy_checkpoint(folder: Path, index: Path) -> None:
 def _read_images(
     folder: Path, height: int, width: int, image_count: int
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    from resnet_imagenet import labelled_images
-    from resnet_images import resize_and_crop
+    from imagenet import labelled_images
+    from images import resize_and_crop
 
     if not folder.is_dir():
         raise ValueError(f"{folder}: expected a folder of ImageNet's validation images")
@@ -80,9 +80,9 @@ def _make_tiny(
     output: Path, height: int, width: int, num_classes: int, epochs: int, seed: int
 ) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     # Imported here: these need scikit-learn, or switch TensorFlow to another mode.
-    from resnet_checkpoint import save
-    from resnet_digits import HELD_OUT, digit_images
-    from resnet_tiny import train
+    from checkpoint import save
+    from digits import HELD_OUT, digit_images
+    from tiny import train
 
     images, labels = digit_images(height, width)
     network = train(images[:-HELD_OUT], labels[:-HELD_OUT], num_classes, epochs, seed)

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import tritonclient.grpc as grpc
+from columns import HOTNESS, MULTI_HOT, NUMERIC, ONE_HOT, OUTPUT, PADDING
 from numpy.typing import NDArray
 from tritonclient.utils import triton_to_np_dtype
-from wd_columns import HOTNESS, MULTI_HOT, NUMERIC, ONE_HOT, OUTPUT, PADDING
 
 SAMPLE = Path(__file__).parent / "data" / "request.json"
 

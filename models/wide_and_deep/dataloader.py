@@ -3,9 +3,9 @@
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from columns import DISPLAY, HOTNESS, LABEL, MULTI_HOT, NUMERIC, OUTPUT, PADDING, Tables, tables_of
 from numpy.typing import NDArray
-from wd_columns import DISPLAY, HOTNESS, LABEL, MULTI_HOT, NUMERIC, OUTPUT, PADDING, Tables, tables_of
-from wd_data import Arrays, inputs, parquet_files, read_columns
+from parquet import Arrays, inputs, parquet_files, read_columns
 
 Batch = tuple[NDArray[np.int64], Arrays, Arrays]
 LONGEST_AGE = np.log1p(3650)  # the published preprocessing drops ages over ten years
@@ -16,7 +16,7 @@ def get_dataloader_fn(
 ) -> Callable[[], Iterator[Batch]]:
     """Return a function whose iterator yields (ids, x, y_real).
 
-    ids: int64 [b], the display that each ad stands in. x: every column, see wd_data.inputs. y_real: the
+    ids: int64 [b], the display that each ad stands in. x: every column, see parquet.inputs. y_real: the
     output's name -> float32 [b, 1], 1 where the ad was clicked. The last batch of a file may be smaller.
     Without `data` it yields seeded random columns without end, ids that count up and an empty y_real.
     Raises ValueError when batch_size is not positive or a file is not what it should be.

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from columns import OUTPUT
 from numpy.typing import NDArray
-from wd_columns import OUTPUT
 
 CUT = 12  # of the Outbrain Click Prediction contest, and of the published metric
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import keras
-import wd_checkpoint
-from wd_columns import OUTPUT, tables_of
-from wd_network import build
+from checkpoint import load
+from columns import OUTPUT, tables_of
+from network import build
 
 Call = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -22,7 +22,7 @@ def get_model(
     keras.utils.set_random_seed(0)
     model = build(tables_of(feature_set), hidden_units, hidden_layers, combiner)
     if checkpoint is not None:
-        wd_checkpoint.load(model, checkpoint)
+        load(model, checkpoint)
 
     def call(x: dict[str, Any]) -> dict[str, Any]:
         return {OUTPUT: model(x, training=False)}

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from wd_clicks import World, make_clicks
-from wd_data import parquet_files
+from clicks import World, make_clicks
+from parquet import parquet_files
 
 FILES = {"checkpoint": "checkpoint", "data": "valid"}
 SOURCES = FILES  # the folders keep their published names
@@ -39,8 +39,8 @@ def _make_tiny(
     output: Path, hidden_units: int, hidden_layers: int, epochs: int, seed: int, combiner: str
 ) -> None:
     # Imported here: the full variant needs no TensorFlow.
-    import wd_checkpoint
-    from wd_tiny import train
+    from checkpoint import save
+    from tiny import train
 
     rng = np.random.default_rng(seed)
     world = World(rng)
@@ -49,4 +49,4 @@ def _make_tiny(
     (output / FILES["data"]).mkdir()
     held_out.write_parquet(output / FILES["data"] / "part_0.parquet")
     model = train(training, hidden_units, hidden_layers, combiner, epochs, seed)
-    wd_checkpoint.save(model, output / FILES["checkpoint"])
+    save(model, output / FILES["checkpoint"])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from servegrid.domain.errors import UnsupportedError
 from servegrid.frameworks import quiet
+from servegrid.frameworks.plugin_steps import import_path
 from servegrid.host import process_environment
 from servegrid.hosting import threads
 from servegrid.store.build import UNSUPPORTED_EXIT, Job
@@ -53,13 +54,14 @@ def main() -> int:
     # What we need is imported before the plug-in's folder goes on the path: its files may bear our names.
     module, _, function = STEPS[job.step].partition(":")
     step = getattr(importlib.import_module(module), function)
-    sys.path[:0] = [str(job.plugin), *map(str, job.paths)]
     try:
-        step(job)
+        with import_path(job.plugin, *job.paths):
+            step(job)
+            together = set(sys.modules) >= ALONE
     except UnsupportedError as error:
         print(error, flush=True)
         return UNSUPPORTED_EXIT
-    if not ALONE - set(sys.modules):
+    if together:
         both = " and ".join(sorted(ALONE))
         print(
             f"{job.step} loaded {both} in one process, where they may break one another: let the Python "

@@ -7,6 +7,8 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +19,22 @@ from servegrid.frameworks import published
 from servegrid.store.build import Job
 
 Batch = tuple[Any, Arrays, Arrays]
+
+
+@contextmanager
+def import_path(*folders: Path) -> Iterator[None]:
+    """Puts a model's folders first on the import path; at the end they and their modules are removed.
+
+    Two models may have files of equal names: without this, the second model loaded in a process would get
+    modules of the first.
+    """
+    before = list(sys.path)
+    sys.path[:0] = map(str, folders)
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+        _remove_modules(folders)
 
 
 def load(job: Job, file: str) -> ModuleType:
@@ -115,3 +133,18 @@ def _metrics(calculator: Any, **batch: Any) -> dict[str, Any]:
     else:
         found = calculator.calc(**batch)
     return found
+
+
+def _remove_modules(folders: tuple[Path, ...]) -> None:
+    """Removes from `sys.modules` the files and packages of these folders."""
+    places = {folder.resolve() for folder in folders}
+    found = {top for top in {name.partition(".")[0] for name in sys.modules} if _place(top) in places}
+    for name in [name for name in sys.modules if name.partition(".")[0] in found]:
+        del sys.modules[name]
+
+
+def _place(name: str) -> Path | None:
+    """The folder that a loaded top-level module lies in; None for one without a file."""
+    module = sys.modules.get(name)
+    paths = [*getattr(module, "__path__", ()), getattr(module, "__file__", None)]
+    return Path(paths[0]).resolve().parent if paths[0] else None

@@ -1,4 +1,4 @@
-"""A Prefect server of our own for this folder's tests, and the `servegrid` command beside it."""
+"""A Prefect server of our own for this folder's tests, and the `servegrid` command that uses it."""
 
 from __future__ import annotations
 

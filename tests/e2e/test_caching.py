@@ -1,4 +1,4 @@
-"""Which build stages an edit rebuilds, as Prefect's task-run states tell it."""
+"""The build stages that an edit rebuilds, read from Prefect's task-run states."""
 
 from __future__ import annotations
 

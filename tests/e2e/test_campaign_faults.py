@@ -87,10 +87,10 @@ def test_disk_that_fills_up_while_measuring(command: Any, disk: Any, happened: A
     output, _ = process.communicate(timeout=200)
     assert process.returncode in (1, 2), output
     assert "No space left on device" in output
-    said = [line for line in output.splitlines() if "No space left on device" in line]
+    lines = [line for line in output.splitlines() if "No space left on device" in line]
     disk.free()
     resumed(command, happened, 1)
-    happened(said[-1])
+    happened(lines[-1])
 
 
 GONE = """

@@ -1,4 +1,4 @@
-"""`servegrid compare --run` for real: both cells built, served at once and asked in turns."""
+"""`servegrid compare --run` for real: both cells are built, served at the same time and measured in turns."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def test_a_cell_against_itself_at_every_point(command: Any, tmp_path: Path) -> N
     points = {
         (order["batch"], order["concurrency"]) for order in map(json.loads, map(Path.read_text, orders))
     }
-    said = case.findtext("system-out") or ""
-    assert said.count("p50_ms") == len(orders) == 2
-    assert {f"batch {batch} x {concurrency}" in said for batch, concurrency in points} == {True}
+    text = case.findtext("system-out") or ""
+    assert text.count("p50_ms") == len(orders) == 2
+    assert {f"batch {batch} x {concurrency}" in text for batch, concurrency in points} == {True}
     order = json.loads(orders[0].read_text())
     assert order["a"]["endpoint"]["grpc_url"] != order["b"]["endpoint"]["grpc_url"]

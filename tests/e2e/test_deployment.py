@@ -33,10 +33,10 @@ def schedules(command: Any) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_a_worker_runs_the_deployment(command: Any, tmp_path: Path, monkeypatch: Any) -> None:
-    for said in ("created", "was there"):
+    for state in ("created", "was there"):
         code, output = command.run("pools", "create")
         assert code == 0, output
-        assert output.count(said) == len(list((ROOT / "gpu_profiles").glob("*.yaml"))) + 1
+        assert output.count(state) == len(list((ROOT / "gpu_profiles").glob("*.yaml"))) + 1
     prefect(command, "deploy", "--all", "--prefect-file", "deployments/prefect.yaml")
     (nightly,) = (entry for entries in schedules(command).values() for entry in entries)
     assert not nightly["active"]

@@ -107,7 +107,7 @@ def test_files_that_a_variant_wants_are_named_before_any_work(make_command: Any)
     assert not command.site.results.exists()
 
 
-def test_a_missing_server_is_said_before_any_work(command: Any) -> None:
+def test_a_missing_server_is_refused_before_any_work(command: Any) -> None:
     (command.site.home / "tritonserver").unlink()
     code, output = command.run("sweep", "--model", "tiny_mlp")
     assert code == 2

@@ -1,4 +1,4 @@
-"""The tiny variants of every model, cell by cell: the verdicts are those that are expected."""
+"""The tiny variants of every model, cell by cell: the verdicts are the expected ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXPECTED = pl.read_csv(ROOT / "tests" / "expected_cells.csv").sort("cell")
 """Every CPU cell of the tiny variants: a changed row needs an ADR."""
 LIMITS = ("--max-batch-size", "4", "--request-count", "10", "--generator", "client")
 NOISE = ("warning", "deprecated", "loss_type", "onednn", "absl")
-"""What lines of other libraries hold."""
+"""Parts of lines that other libraries print."""
 
 
 @pytest.fixture(scope="module")
@@ -65,8 +65,8 @@ def test_the_plan_has_exactly_the_expected_cells() -> None:
 def test_cells_of_both_tensorflow_models(sweep: Callable[..., pl.DataFrame]) -> None:
     models = ("resnet50", "wide_and_deep")
     words = [word for model in models for word in ("--model", model)]
-    asked = ("--format", "tf-savedmodel", "--precision", "fp32", "--accelerator", "none")
-    cells = sweep(*words, *asked, "--max-concurrency", "1", "--window-s", "0.3")
+    options = ("--format", "tf-savedmodel", "--precision", "fp32", "--accelerator", "none")
+    cells = sweep(*words, *options, "--max-concurrency", "1", "--window-s", "0.3")
     check(cells, EXPECTED.filter(pl.col("cell").is_in([f"{m}-tiny-tf-savedmodel-fp32" for m in models])))
 
 

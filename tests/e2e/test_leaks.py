@@ -22,7 +22,7 @@ CELLS = int(os.environ.get("SERVEGRID_SOAK_CELLS", "300"))
 WARM = 5
 """Cells after which what is opened once is open."""
 MEMORY_MB = 0.3
-"""What the command may grow by with each cell: its own record of the cells that it ran, and Prefect's."""
+"""The memory that the command may gain with each cell: its own record of the cells, and Prefect's."""
 
 NOOP = """
 import sys

@@ -53,8 +53,8 @@ def test_onnx_file_is_served_and_measured(command: Any, tmp_path: Path) -> None:
 
 def test_onnx_file_with_a_fixed_first_axis_is_served_without_batching(command: Any, tmp_path: Path) -> None:
     write_net(tmp_path / "fours.onnx", batch=4)
-    asked = ("--onnx", str(tmp_path / "fours.onnx"), "--precision", "fp32", "--cores-awake")
-    code, output = command.run("sweep", *asked, *SMALL)
+    options = ("--onnx", str(tmp_path / "fours.onnx"), "--precision", "fp32", "--cores-awake")
+    code, output = command.run("sweep", *options, *SMALL)
     assert code == 0, output
     rows = command.rows()
     (cell,) = (row for row in rows if row["kind"] == "cell")

@@ -32,7 +32,7 @@ SHORT = ("--window-s", "0.3", "--request-count", "10")
 LIMITS = ("--max-batch-size", "4", "--max-concurrency", "4", "--fixed-points", *SHORT)
 """Two points a scenario and cell, in short windows."""
 MORE = {"fp16": {"convert": 1}, "int8": {"profile_data": 1}}
-"""What a precision adds: fp16 is made of the fp32 graph, int8 is calibrated."""
+"""Stages that a precision adds: fp16 is made from the fp32 graph, int8 is calibrated."""
 
 
 @pytest.fixture(scope="module")
@@ -126,8 +126,8 @@ def test_the_api_shows_one_task_run_a_stage_and_cell(sweep: Any, api: Any) -> No
 
 def test_campaign_and_run_send_heartbeats_and_cells_none(sweep: Any, api: Any) -> None:
     tag = {"id": [f"prefect.tag.{sweep[0].campaign.name}"]}
-    asked = {"event": {"name": ["prefect.flow-run.heartbeat"]}, "related": tag}
-    events = api.post("events/filter", {"filter": asked})["events"]
+    wanted = {"event": {"name": ["prefect.flow-run.heartbeat"]}, "related": tag}
+    events = api.post("events/filter", {"filter": wanted})["events"]
     names = {event["resource"]["prefect.resource.name"] for event in events}
     assert names == {"bert_large_qa (tiny) on cpu", "bert_large_qa on cpu"}
 
@@ -163,8 +163,10 @@ def test_a_second_sweep_builds_nothing_and_measures_again(sweep: Any, api: Any) 
     assert online["request_rate"].to_list() == [None, None, 20.0]
     assert online["distribution"].to_list() == [None, None, "poisson"]
     assert online["knee"].sum() == 1
-    told = ("repeats", "throughput_spread", "latency_spread", "component_residual_ms", "generator_cores")
-    assert measurements.select("failed_checks", "client_limited", *told).null_count().sum_horizontal()[0] == 0
+    columns = ("repeats", "throughput_spread", "latency_spread", "component_residual_ms", "generator_cores")
+    assert (
+        measurements.select("failed_checks", "client_limited", *columns).null_count().sum_horizontal()[0] == 0
+    )
     assert online["littles_law_residual"].is_null().to_list() == [False, False, True]
     assert "20/s" in (command.campaign / "report.md").read_text()
 
@@ -175,7 +177,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def test_pack_of_a_cell_is_served_by_a_bare_server_and_answers_its_own_client(
+def test_bundle_of_a_cell_is_served_by_a_bare_server_and_answers_its_own_client(
     sweep: Any, tmp_path: Path
 ) -> None:
     command, _ = sweep
@@ -197,7 +199,7 @@ def test_pack_of_a_cell_is_served_by_a_bare_server_and_answers_its_own_client(
         "versions.json",
         "start-docker.sh",
         "model/client.py",
-        "model/bert_spans.py",
+        "model/spans.py",
     } <= names
     assert "model_repository/bert_large_qa/config.pbtxt" in names
     assert not any(path.is_symlink() for path in folder.rglob("*"))

@@ -40,9 +40,7 @@ def test_run_that_nobody_works_at_is_dead_after_a_while(
     assert run.ended
 
 
-def test_run_whose_process_holds_the_lease_lives_as_long_as_it_likes(
-    tmp_path: Path, clock: list[float]
-) -> None:
+def test_run_whose_process_holds_the_lease_is_not_ended(tmp_path: Path, clock: list[float]) -> None:
     run = fan_out._Watched(PART, tmp_path, "cards")
     with leases.holding(run_lease(tmp_path, PART), "a-run", wait_s=0):
         for _ in range(3):
@@ -55,7 +53,7 @@ def test_run_whose_process_holds_the_lease_lives_as_long_as_it_likes(
     assert run.is_dead(Running())
 
 
-def test_how_to_start_a_worker_is_told_once(
+def test_how_to_start_a_worker_is_logged_once(
     tmp_path: Path, clock: list[float], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "servegrid")

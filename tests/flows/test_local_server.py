@@ -20,7 +20,7 @@ def test_two_commands_start_their_servers_in_a_new_home_at_once(tmp_path: Path) 
         env = settings(Site.model_construct(home=tmp_path))
         both.wait()
         with running(tmp_path / f"{name}.log", env) as url:
-            both.wait(timeout=120)  # two servers live beside each other
+            both.wait(timeout=120)  # two servers run at the same time
             with urllib.request.urlopen(url.removesuffix("api") + "ui-settings", timeout=30) as answer:
                 assert json.load(answer)["api_url"] == url, "the UI finds its API"
             request = urllib.request.Request(f"{url}/flows/", json.dumps({"name": name}).encode())

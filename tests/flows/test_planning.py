@@ -1,4 +1,4 @@
-"""From options to cells, and everything that is missing told before any work."""
+"""From options to cells; everything that is missing is named before any work."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ def test_plan_has_the_cells_of_every_model_in_order(site: Site) -> None:
     assert {entry.profile.name for entry in found} == {"cpu"}
 
 
-def test_another_generator_than_the_one_asked_for_is_told(site: Site) -> None:
+def test_a_generator_other_than_the_chosen_one_is_noted(site: Site) -> None:
     plans = plan(SweepOptions(models=("bert",), formats=("onnx",)), site)
-    asked = SweepOptions(generator="perf_analyzer")
-    assert generator_notes(asked, plans, site) == ()
+    options = SweepOptions(generator="perf_analyzer")
+    assert generator_notes(options, plans, site) == ()
     with_rate = SweepOptions(generator="perf_analyzer", slo="p99=1s")
     (line,) = generator_notes(with_rate, plans, site)
     assert line.startswith("the client sends at request rates")
@@ -67,7 +67,7 @@ def test_another_generator_than_the_one_asked_for_is_told(site: Site) -> None:
     inputs = tuple(t.model_copy(update={"shape": (4, *t.shape[1:])}) for t in model.plugin.spec.inputs)
     spec = model.plugin.spec.model_copy(update={"inputs": inputs})
     fixed = model.model_copy(update={"plugin": model.plugin.model_copy(update={"spec": spec})})
-    (line,) = generator_notes(asked, (fixed,), site)
+    (line,) = generator_notes(options, (fixed,), site)
     assert line.startswith("bert: the client measures it")
 
 
@@ -77,7 +77,7 @@ def test_plan_has_every_model_on_every_profile_once(site: Site) -> None:
     pairs = [("another", "cpu"), ("bert", "cpu"), ("another", "card"), ("bert", "card")]
     assert [(entry.plugin.folder.name, entry.profile.name) for entry in found] == pairs
     assert {profile for entry in found for _, profile in entry.keys} == {"cpu", "card"}
-    assert all(entry.keys for entry in found), "those that do not run count, too: they end as rows"
+    assert all(entry.keys for entry in found), "cells that do not run count, too: they become rows"
 
 
 def test_missing_library_ends_the_cells_of_the_models_that_want_it(site: Site) -> None:
@@ -101,9 +101,7 @@ def test_engine_is_planned_for_a_card_and_not_for_the_cpu(site: Site) -> None:
     assert [cell.product.precision for cell in on_card.plan.cells] == ["fp32", "fp16"]
 
 
-def test_format_needs_the_libraries_of_what_it_is_made_of(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_format_needs_the_libraries_of_its_source(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(FORMATS, "onnx", replace(FORMATS["onnx"], libraries=("no-such-distribution",)))
     options = SweepOptions(models=("bert",), formats=("trt",), precisions=("fp32",), profiles=("card",))
     (found,) = plan(options, site)
@@ -137,13 +135,13 @@ def test_random_weights_and_limits_are_in_the_cells(site: Site) -> None:
 def test_random_weights_want_no_files(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SERVERS["embedded"], "problems", lambda site, choice: [])
     options = SweepOptions(models=("bert",), variant="full")
-    with pytest.raises(UserError, match=r"(?s)bert_large_qa\.pt.*or give --random-weights"):
+    with pytest.raises(UserError, match=r"(?s)bert_large_qa\.pt.*--random-weights"):
         preflight(options, plan(options, site)[0], site)
     options = options.model_copy(update={"random_weights": True})
     preflight(options, plan(options, site)[0], site)
 
 
-def test_plan_passes_on_what_was_chosen(site: Site) -> None:
+def test_plan_passes_the_options_on(site: Site) -> None:
     options = SweepOptions(
         models=("bert",), variant="full", profiles=("card",), precisions=("fp16",), generator="client"
     )
@@ -154,18 +152,18 @@ def test_plan_passes_on_what_was_chosen(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "named"),
     [
-        (SweepOptions(models=("bret",)), r"unknown model .* 'bret': did you mean 'bert'\?"),
-        (SweepOptions(models=("bert",), variant="ful"), r"'ful': did you mean 'full'\?"),
-        (SweepOptions(models=("bert",), profiles=("cards",)), r"unknown GPU profile .*did you mean 'card'\?"),
-        (SweepOptions(models=("bert",), formats=("onx",)), r"unknown format 'onx': did you mean 'onnx'\?"),
-        (SweepOptions(models=("bert",), precisions=("fp61",)), r"unknown precision 'fp61': did you mean"),
-        (SweepOptions(models=("bert",), server="embeded"), r"'embeded': did you mean 'embedded'"),
+        (SweepOptions(models=("bret",)), "model.*'bret'.*'bert'"),
+        (SweepOptions(models=("bert",), variant="ful"), "variant.*'ful'.*'full'"),
+        (SweepOptions(models=("bert",), profiles=("cards",)), "profile.*'cards'.*'card'"),
+        (SweepOptions(models=("bert",), formats=("onx",)), "format.*'onx'.*'onnx'"),
+        (SweepOptions(models=("bert",), precisions=("fp61",)), "precision.*'fp61'.*'fp16'"),
+        (SweepOptions(models=("bert",), server="embeded"), "server.*'embeded'.*'embedded'"),
     ],
 )
-def test_unknown_name_is_told_with_the_nearest(site: Site, options: SweepOptions, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_unknown_name_is_refused_with_the_nearest(site: Site, options: SweepOptions, named: str) -> None:
+    with pytest.raises(UserError, match=named):
         plan(options, site)
 
 
@@ -186,19 +184,19 @@ def test_without_perf_analyzer_the_projects_own_client_is_chosen(site: Site) -> 
     assert choose_generator(SweepOptions(), site) == "client"
 
 
-def test_perf_analyzer_that_is_asked_for_and_not_there_is_told(site: Site) -> None:
+def test_perf_analyzer_that_is_chosen_but_missing_is_refused(site: Site) -> None:
     with pytest.raises(UserError, match="perf_analyzer"):
         choose_generator(SweepOptions(generator="perf_analyzer"), site)
 
 
-def test_client_that_is_asked_for_is_chosen(site: Site) -> None:
+def test_the_client_can_be_chosen(site: Site) -> None:
     assert choose_generator(SweepOptions(generator="client"), site) == "client"
 
 
 # What is missing ---------------------------------------------------------------------------------------
 
 
-def test_everything_that_is_missing_is_told_at_once(site: Site) -> None:
+def test_everything_that_is_missing_is_named_at_once(site: Site) -> None:
     options = SweepOptions(models=("bert",), profiles=("card",))
     with pytest.raises(UserError) as caught:
         preflight(options, plan(options, site)[0], site)
@@ -209,13 +207,13 @@ def test_everything_that_is_missing_is_told_at_once(site: Site) -> None:
     assert not site.home.exists()
 
 
-def test_release_that_does_not_run_on_the_profiles_card_is_told(site: Site) -> None:
+def test_release_that_does_not_run_on_the_profiles_card_is_refused(site: Site) -> None:
     path = site.profiles / "card.yaml"
     path.write_text(
         path.read_text().replace("device_kind: gpu", "device_kind: cpu\ncompute_capability: '5.2'")
     )
     options = SweepOptions(models=("bert",), profiles=("card",))
-    with pytest.raises(UserError, match=r"Triton 24\.10 on compute capability 5\.2: .* does not tell"):
+    with pytest.raises(UserError, match=r"24\.10.*compute capability 5\.2"):
         preflight(options, plan(options, site)[0], site)
 
 
@@ -232,18 +230,18 @@ def test_every_file_that_a_variant_wants_is_named_with_where_to_get_it(site: Sit
     (site.sources / "bert" / "vocab.txt").touch()
     with pytest.raises(UserError) as caught:
         check_sources(plugin, "full", site)
-    said = str(caught.value)
+    message = str(caught.value)
     for source in plugin.spec.variants["full"].sources:
         there = source.file == "vocab.txt"
-        assert (str(site.sources / "bert" / source.file) in said) is not there
-        assert there or source.published in said
+        assert (str(site.sources / "bert" / source.file) in message) is not there
+        assert there or source.published in message
     check_sources(plugin, "tiny", site)
 
 
-def test_named_environment_is_looked_at_where_a_server_could_serve_what_it_makes(
+def test_named_environment_is_checked_only_if_a_server_can_serve_its_format(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No server with a tensorflow backend runs here: one is only said to."""
+    """No server with a tensorflow backend runs here: the test only pretends that one does."""
     monkeypatch.setattr(embedded, "BACKENDS", ("tensorflow", "python"))
     site = site.model_copy(update={"models": ROOT / "models"})
     options = SweepOptions(

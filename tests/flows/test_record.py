@@ -72,14 +72,14 @@ def point(batch: int, *throughputs: float) -> MeasuredPoint:
             "generator_version": "1",
         }
     )
-    asked = Point(batch=batch, concurrency=1, request_count=50, shared_memory="none", warm_up=True)
+    point = Point(batch=batch, concurrency=1, request_count=50, shared_memory="none", warm_up=True)
     return MeasuredPoint(
         batch=batch,
         concurrency=1,
         measurement=measurement,
         started_at="2026-01-02T03:04:05.000+00:00",
         ended_at="2026-01-02T03:04:15.000+00:00",
-        trust=examine(asked, measurement),
+        trust=examine(point, measurement),
     )
 
 
@@ -225,9 +225,7 @@ def test_wrong_answers_fail_whatever_was_measured(recorder: Recorder, cell: Cell
     assert row["served_metric"] == 0.875
 
 
-def test_cell_whose_accuracy_was_never_looked_at_does_not_pass(
-    recorder: Recorder, cell: Cell, tmp_path: Path
-) -> None:
+def test_cell_without_an_accuracy_check_does_not_pass(recorder: Recorder, cell: Cell, tmp_path: Path) -> None:
     with recorder.cell(cell) as record:
         record.measured.append((cell.online, cell.dynamic, ENDPOINT, (STABLE,)))
     assert only_row(tmp_path)["verdict"] == "error"
@@ -241,9 +239,7 @@ def test_points_measured_before_an_error_are_kept(recorder: Recorder, cell: Cell
     assert read(tmp_path)[1].height == 2
 
 
-def test_row_of_a_point_says_what_was_served_loaded_and_found(
-    recorder: Recorder, cell: Cell, tmp_path: Path
-) -> None:
+def test_row_of_a_point_has_serving_load_and_results(recorder: Recorder, cell: Cell, tmp_path: Path) -> None:
     with recorder.cell(cell) as record:
         fill(record, cell, (STABLE,), (STABLE, SHAKY))
     online, first, second = read(tmp_path)[1].rows(named=True)
@@ -256,7 +252,7 @@ def test_row_of_a_point_says_what_was_served_loaded_and_found(
     assert ("stability" in first["failed_checks"], "stability" in second["failed_checks"]) == (False, True)
     assert (first["flow_run"], first["power_w"]) == ("r1", None)
     assert (first["load_s"], first["first_request_ms"], first["server_version"]) == (1.5, 42.0, "2.51.0")
-    # The framework was measured at batch 1, and stands only beside offline points.
+    # The framework was measured at batch 1, and is in the rows of offline points only.
     assert [row["framework_avg_ms"] for row in (online, first, second)] == [None, 9.5, None]
 
 

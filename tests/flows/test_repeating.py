@@ -1,4 +1,4 @@
-"""The command that repeats a cell which ended as an error: with everything that was asked for, here."""
+"""The command that repeats a cell which ended as an error, with all options of its sweep."""
 
 from __future__ import annotations
 

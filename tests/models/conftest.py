@@ -1,4 +1,4 @@
-"""What the tests of the model plug-ins share: their tiny variants, built once in the tests' store."""
+"""Fixtures of the model plug-ins' tests: the tiny variants, built once in the tests' store."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from servegrid.domain.plugins import Plugin, load_profile
 from servegrid.domain.releases import load_releases
 from servegrid.domain.root import ROOT
 from servegrid.domain.values import ArtifactRef, Cell, Product
+from servegrid.frameworks.plugin_steps import import_path
 from servegrid.host import environment
 from servegrid.host.process_environment import DEFAULTS
 from servegrid.plan.matrix import expand
@@ -40,7 +41,7 @@ def locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Tiny:
-    """One cell of a model's tiny variant; each artifact is built, or found, when it is first asked for."""
+    """One cell of a model's tiny variant; each artifact is built, or found, at its first use."""
 
     plugin: Plugin
     cell: Cell
@@ -172,12 +173,9 @@ def child(request: pytest.FixtureRequest) -> Child:
 
 
 @pytest.fixture
-def plug_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
-    """`plug_in(name)`: a file of the folder PLUG_IN of the test's module, loaded by path. Its modules and its
-    folder are forgotten afterwards."""
-    folder = str(request.module.PLUG_IN)
-    before = set(sys.modules)
-    monkeypatch.syspath_prepend(folder)
+def plug_in(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
+    """`plug_in(name)`: a file of the folder PLUG_IN of the test's module, loaded by path."""
+    folder = request.module.PLUG_IN
 
     def load(name: str) -> ModuleType:
         spec = spec_from_file_location(f"plug_in_{name}", f"{folder}/{name}.py")
@@ -186,7 +184,5 @@ def plug_in(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         spec.loader.exec_module(module)
         return module
 
-    yield load
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", None)).startswith(folder):
-            del sys.modules[name]
+    with import_path(folder):
+        yield load

@@ -144,10 +144,10 @@ print(json.dumps([calculator.metrics, len(calculator.predictions)]))
 BLIND = """
 import dataclasses, json, sys
 import numpy as np, torch
-import bert_windows, prepare
+import windows, prepare
 from pathlib import Path
 hidden, folder = sys.argv[1], Path(sys.argv[2])
-original = bert_windows.make_features
+original = windows.make_features
 def blind(examples, tokenizer, max_seq_length):
     features = original(examples, tokenizer, max_seq_length)
     context = features.char_begin >= 0
@@ -156,7 +156,7 @@ def blind(examples, tokenizer, max_seq_length):
     part = context if hidden == "context" else question
     ids = np.where(part, np.int32(tokenizer.token_to_id("[MASK]")), features.token_ids)
     return dataclasses.replace(features, token_ids=ids)
-bert_windows.make_features = prepare.make_features = blind
+windows.make_features = prepare.make_features = blind
 prepare.prepare("tiny", folder, folder, {"steps": int(sys.argv[3])})
 sys.argv[1] = str(folder)
 """
@@ -175,7 +175,7 @@ def test_tiny_answers_questions_on_text_it_never_saw(tiny: Path, child: Any) -> 
 
 
 def test_tiny_data_is_real_squad(tiny: Path, plug_in: Any) -> None:
-    examples = plug_in("bert_squad").read_examples(tiny / "dev.json")
+    examples = plug_in("squad").read_examples(tiny / "dev.json")
     prose = (PLUG_IN / "data" / "prose.txt").read_text().splitlines()
     held_out = prose[4::5]
     for example in examples:
@@ -221,5 +221,5 @@ def test_full_takes_the_published_files(tmp_path: Path, plug_in: Any) -> None:
         "vocab_file": "vocab.txt",
         "predict_file": "dev-v1.1.json",
     }
-    with pytest.raises(ValueError, match="unknown variant 'huge'"):
+    with pytest.raises(ValueError, match=r"variant.*'huge'"):
         plug_in("prepare").prepare("huge", output, tmp_path, {})

@@ -55,14 +55,14 @@ def test_long_context_is_split_and_the_answer_is_in_the_right_window(tmp_path: P
 
 def test_question_without_room_for_context_is_refused(tmp_path: Path, plug_in: Any) -> None:
     arguments = write_data(tmp_path, [("q", "w1 " * 80, "w2", ["w2"])])
-    with pytest.raises(ValueError, match="question of 64 tokens leaves no room"):
+    with pytest.raises(ValueError, match="question of 64 tokens"):
         plug_in("dataloader").get_dataloader_fn(**arguments, max_seq_length=67, batch_size=1)
 
 
 def test_file_of_another_structure_is_refused(tmp_path: Path, plug_in: Any) -> None:
     (tmp_path / "dev.json").write_text('{"rows": []}')
-    with pytest.raises(ValueError, match=r"dev\.json: not a SQuAD v1\.1 file"):
-        plug_in("bert_squad").read_examples(tmp_path / "dev.json")
+    with pytest.raises(ValueError, match=r"dev\.json.*SQuAD v1\.1"):
+        plug_in("squad").read_examples(tmp_path / "dev.json")
 
 
 # Metric ------------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def test_file_of_another_structure_is_refused(tmp_path: Path, plug_in: Any) -> N
     ],
 )
 def test_squad_scores(plug_in: Any, prediction: str, answer: str, f1: float, exact: float) -> None:
-    spans = plug_in("bert_spans")
+    spans = plug_in("spans")
     assert spans.f1_score(prediction, answer) == pytest.approx(f1)
     assert spans.exact_match(prediction, answer) == exact
 
@@ -135,8 +135,8 @@ def test_metric_takes_the_best_window_and_limits_the_length(tmp_path: Path, plug
 def test_metric_without_data_or_of_another_shape_is_refused(tmp_path: Path, plug_in: Any) -> None:
     arguments = write_data(tmp_path, [("q", "who?", "w1", ["w1"])])
     calculator = plug_in("metrics").MetricsCalculator(**arguments, max_seq_length=32)
-    with pytest.raises(ValueError, match="no question was seen"):
+    with pytest.raises(ValueError, match="update"):
         _ = calculator.metrics
     wrong = np.zeros((1, 31), dtype=np.float32)
-    with pytest.raises(ValueError, match="output__0: shape"):
+    with pytest.raises(ValueError, match=r"output__0.*shape"):
         calculator.update([0], {"output__0": wrong, "output__1": wrong}, {}, {})

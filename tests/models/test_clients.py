@@ -32,8 +32,8 @@ def served(tiny_cell: Any, server: Any, child_in: Any) -> Served:
         child, client = child_in(ROOT / "models" / model), ROOT / "models" / model / "client.py"
 
         def ask(*words: object) -> list[str]:
-            told: str = child.output(child.start(client, "--url", url, "--model", name, *words))
-            return told.splitlines()
+            shown: str = child.output(child.start(client, "--url", url, "--model", name, *words))
+            return shown.splitlines()
 
         return tiny, ask
 
@@ -45,24 +45,22 @@ def test_bert_prints_the_span_that_answers(served: Served) -> None:
     prepared = tiny.folder(tiny.prepared)
     (paragraph,) = json.loads((prepared / "dev.json").read_text())["data"][0]["paragraphs"][:1]
     (question,) = paragraph["qas"]
-    told = ask(
+    shown = ask(
         *("--vocab-file", prepared / "vocab.txt", "--max-seq-length", 64),
         *("--question", question["question"], "--context", paragraph["context"]),
     )
-    assert told == [answer["text"] for answer in question["answers"]]
+    assert shown == [answer["text"] for answer in question["answers"]]
 
 
 def test_fastpitch_draws_a_mel_as_long_as_the_framework_speaks(served: Served, tmp_path: Path) -> None:
     tiny, ask = served("fastpitch")
-    symbols = re.search(
-        r'^SYMBOLS = "(.+)"$', (ROOT / "models/fastpitch/fastpitch_text.py").read_text(), re.M
-    )
+    symbols = re.search(r'^SYMBOLS = "(.+)"$', (ROOT / "models/fastpitch/text.py").read_text(), re.M)
     assert symbols
     with np.load(tiny.folder(tiny.exported) / "example.npz") as example:
         tokens, frames = example["x/INPUT__0"][0], int(example["y/OUTPUT__1"][0, 0])
     text = "".join(symbols[1][token] for token in tokens if token)
-    (told,) = ask("--text", text, "--output", tmp_path / "mel.pgm")
-    assert told.startswith(f"{frames} frames, ")
+    (shown,) = ask("--text", text, "--output", tmp_path / "mel.pgm")
+    assert shown.startswith(f"{frames} frames, ")
     head, pixels = (tmp_path / "mel.pgm").read_bytes().split(b"\n", 1)
     assert (head, len(pixels)) == (f"P5 {frames} 80 255".encode(), frames * 80)
     assert np.ptp(np.frombuffer(pixels, np.uint8)) > 100  # it is a picture of something
@@ -80,8 +78,8 @@ def test_resnet_names_the_digit(served: Served) -> None:
 
 def test_wide_and_deep_ranks_the_ads_as_the_framework_does(served: Served) -> None:
     tiny, ask = served("wide_and_deep")
-    told = [re.fullmatch(r"(\d)\. ad (\d+): ([\d.]+)% likely to be clicked", line) for line in ask()]
-    found = [(int(line[2]), float(line[3])) for line in told if line]
+    shown = [re.fullmatch(r"(\d)\. ad (\d+): ([\d.]+)% likely to be clicked", line) for line in ask()]
+    found = [(int(line[2]), float(line[3])) for line in shown if line]
     with np.load(tiny.folder(tiny.samples) / "samples.npz") as samples:
         ads = samples["x/ad_id"][:6, 0].tolist()  # the sample request is the first held-out display
     with np.load(tiny.folder(tiny.reference) / "outputs.npz") as outputs:

@@ -30,15 +30,15 @@ def tiny(prepared: Callable[[str], Path]) -> Path:
 
 
 def test_text_becomes_published_symbols(plug_in: Any) -> None:
-    text = plug_in("fastpitch_text")
+    text = plug_in("text")
     # By hand from the published table: padding, hyphen, 10 stops and blank, 26 capitals, then small letters.
     assert text.encode("a-z !?") == [38, 1, 63, 11, 2, 10]
     assert text.encode('Café,  "Mrs. Ray"') == text.encode("cafe, misess ray")
     assert text.clean("Dr. No. saw Mr. St. Just.") == "doctor no. saw mister saint just."
-    with pytest.raises(ValueError, match="number '42': write it in words"):
+    with pytest.raises(ValueError, match="'42'"):
         text.encode("room 42")
     assert text.pad([[5, 6], []], 3).tolist() == [[5, 6, 0], [0, 0, 0]]
-    with pytest.raises(ValueError, match="4 symbols, more than the 3"):
+    with pytest.raises(ValueError, match=r"\b4 symbols.*\b3\b"):
         text.pad([[1, 2, 3, 4]], 3)
 
 
@@ -46,7 +46,7 @@ def test_text_becomes_published_symbols(plug_in: Any) -> None:
 
 
 def test_shipped_durations_fill_their_mels_and_held_out_lines_are_new(plug_in: Any) -> None:
-    shipped, held_out = plug_in("fastpitch_speech").read_shipped(48)
+    shipped, held_out = plug_in("speech").read_shipped(48)
     spoken = shipped.spoken
     assert [len(mel) for mel in spoken.mels] == shipped.durations[-len(spoken.mels) :].sum(axis=1).tolist()
     assert (spoken.tokens == shipped.tokens[-len(spoken.mels) :]).all()
@@ -58,8 +58,8 @@ def test_shipped_durations_fill_their_mels_and_held_out_lines_are_new(plug_in: A
     # Speech, not noise: it lies between silence and the loudest that a 16-bit recording can be.
     mels = np.concatenate(held_out.mels)
     assert mels.min() == pytest.approx(SILENCE) and 0.5 < mels.max() < 5
-    with pytest.raises(ValueError, match="more than the 20 that the network takes"):
-        plug_in("fastpitch_speech").read_shipped(20)
+    with pytest.raises(ValueError, match=r"\b20\b"):
+        plug_in("speech").read_shipped(20)
 
 
 def test_shipped_mels_are_made_as_published(plug_in: Any) -> None:
@@ -78,7 +78,7 @@ def test_shipped_mels_are_made_as_published(plug_in: Any) -> None:
 
 
 def test_loader_lines_up_texts_and_mels(tmp_path: Path, plug_in: Any) -> None:
-    speech = plug_in("fastpitch_speech")
+    speech = plug_in("speech")
     mels = [np.full((frames, 80), -frames, dtype=np.float32) for frames in (2, 5, 3)]
     tokens = np.array([[7, 0], [8, 9], [6, 0]])
     speech.write(speech.Speech(tokens=tokens, mels=mels), tmp_path / "s.npz")
@@ -95,7 +95,7 @@ def test_loader_lines_up_texts_and_mels(tmp_path: Path, plug_in: Any) -> None:
         assert lengths.tolist() == [[2], [5], [3]]
         assert y.shape == (3, 80, 5) and y.dtype == np.float32
         assert y[:, 0].tolist() == [[-2, -2, 0, 0, 0], [-5] * 5, [-3, -3, -3, 0, 0]]
-    with pytest.raises(ValueError, match="texts of 2 tokens, expected seq, 3"):
+    with pytest.raises(ValueError, match=r"\b2 tokens.*\bseq\b.*\b3\b"):
         load(3, 2, str(tmp_path / "s.npz"))
     with pytest.raises(ValueError, match="batch_size 0"):
         load(2, 0)
@@ -135,13 +135,11 @@ def test_metric_on_known_values(plug_in: Any) -> None:
     calculator.update([2], outputs((1, 5)), None, outputs((1, 2)))
     expected = (2 - 2 - SILENCE + 3 * (1 - SILENCE)) / 12
     assert calculator.metrics["mel_error"] == pytest.approx(expected, rel=1e-6)
-    with pytest.raises(ValueError, match="call update first"):
+    with pytest.raises(ValueError, match="update"):
         _ = make().metrics
-    with pytest.raises(ValueError, match="y_real is empty"):
+    with pytest.raises(ValueError, match="y_real"):
         make().update([0], outputs((1, 1)), None, {})
-    with pytest.raises(
-        ValueError, match=r"y_pred: OUTPUT__0 has shape \(1, 80, 1\), expected \(2, 80, frames\)"
-    ):
+    with pytest.raises(ValueError, match=r"OUTPUT__0\b.*\(1, 80, 1\).*\(2, 80, frames\)"):
         make().update([0, 1], outputs((1, 1)), None, outputs((1, 1), (1, 1)))
 
 
@@ -156,7 +154,7 @@ def test_client_picture_and_sample(plug_in: Any) -> None:
     grey = np.frombuffer(pixels, dtype=np.uint8).reshape(80, 3)
     assert header == b"P5 3 80 255"
     assert grey[79, 0] == grey[0, 2] == 255 and np.count_nonzero(grey) == 2
-    text = plug_in("fastpitch_text").encode(client.SAMPLE)
+    text = plug_in("text").encode(client.SAMPLE)
     assert len(text) <= TINY["parameters"]["seq"]
 
 
@@ -191,7 +189,7 @@ for name, more in (("trained", {"checkpoint": f"{folder}/checkpoint.pt"}), ("unt
     assert threshold * 3 < error(untrained)
     # Blind: an answer given to another line; the best frames that do not depend on the text, at true lengths.
     assert error({name: np.roll(array, 1, axis=0) for name, array in trained.items()}) > 2 * threshold
-    shipped, _ = plug_in("fastpitch_speech").read_shipped(48)
+    shipped, _ = plug_in("speech").read_shipped(48)
     heard = np.concatenate(shipped.spoken.mels)
     for frame in (heard.mean(axis=0), np.median(heard, axis=0)):
         mels = np.broadcast_to(frame[None, :, None], y_real["OUTPUT__0"].shape)

@@ -187,7 +187,7 @@ def test_wrong_data_is_refused(tmp_path: Path, child: Any) -> None:
     script = """
 import json, sys
 from pathlib import Path
-from fastpitch_ljspeech import read_list
+from ljspeech import read_list
 file = Path(sys.argv[1]) / "ljs_mel_dur_pitch_text_test_filelist.txt"
 good, results = file.read_text(), []
 wrong = good.replace("a.pt", "b.pt"), good.replace("a.pt", "c.pt"), "wavs/a.wav|pitch/a.pt|a dog", ""

@@ -66,7 +66,7 @@ STATED: dict[str, dict[str, Any]] = {
         "online.request_count": 500,
     },
 }
-"""What only the commands of the published READMEs and scripts say. Shapes: the batch of min, opt and max."""
+"""Values that only the published READMEs and scripts have. Shapes: the batch of min, opt and max."""
 
 DEVIATIONS = {
     ("bert_large_qa", "serving.preferred_batch_sizes"): "published for static batching, where none acts",

@@ -3,7 +3,6 @@
 Everything that needs PyTorch runs in a child process, with the plug-in's folder as its import path.
 """
 
-import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from itertools import pairwise
@@ -12,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+from servegrid.frameworks.plugin_steps import import_path
 
 pytestmark = pytest.mark.check
 
@@ -44,13 +45,8 @@ def learned(tiny: Path, artifact: Path, child: Any) -> Any:
 @pytest.fixture(scope="module")
 def modules() -> Iterator[Any]:
     """`modules(name)`: a file of the plug-in that needs no framework."""
-    before = set(sys.modules)
-    sys.path.insert(0, str(PLUG_IN))
-    yield import_module
-    sys.path.remove(str(PLUG_IN))
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", None)).startswith(str(PLUG_IN)):
-            del sys.modules[name]
+    with import_path(PLUG_IN):
+        yield import_module
 
 
 # Checkpoints and the plan ------------------------------------------------------------------------------
@@ -128,13 +124,13 @@ def test_training_is_reproducible_and_follows_the_seed(learned: Any) -> None:
 
 
 def mean_dice(modules: Any, predicted: Any, real: Any) -> float:
-    dice = modules("nnunet_dice").dice_scores
+    dice = modules("dice").dice_scores
     return float(np.mean([dice(p, r, 4) for p, r in zip(predicted, real, strict=True)]))
 
 
 def test_a_guesser_that_sees_no_image_fails(tiny: Path, modules: Any) -> None:
     # The likeliest class of each place, at the cut that does best in training.
-    _, classes = modules("nnunet_blobs").make_volumes(480, 12, seed=0)
+    _, classes = modules("blobs").make_volumes(480, 12, seed=0)
     share = np.stack([(classes == number).mean(axis=0) for number in range(1, 4)])
     cuts = [np.where(share.max(0) > cut, share.argmax(0) + 1, 0) for cut in np.linspace(0.02, 0.5, 13)]
     best = max(cuts, key=lambda guess: mean_dice(modules, [guess] * 100, classes[:100]))
@@ -144,7 +140,7 @@ def test_a_guesser_that_sees_no_image_fails(tiny: Path, modules: Any) -> None:
 
 def test_a_guesser_that_sees_single_voxels_fails(tiny: Path, modules: Any) -> None:
     # A linear discriminant of the four intensities: noise takes the neighbours to see through.
-    volumes, classes = modules("nnunet_blobs").make_volumes(480, 12, seed=0)
+    volumes, classes = modules("blobs").make_volumes(480, 12, seed=0)
     x, y = np.moveaxis(volumes, 1, -1).reshape(-1, 4), classes.reshape(-1)
     means = np.stack([x[y == number].mean(axis=0) for number in range(4)])
     slopes = np.linalg.solve(np.cov((x - means[y]).T), means.T)
@@ -166,7 +162,7 @@ def test_tiny_volumes_line_up_with_their_labels(tiny: Path, modules: Any) -> Non
     assert not labels[~inside].any()
     for volume, label, head in zip(volumes, labels, inside, strict=True):
         assert abs(volume[:, head].mean(axis=1)).max() < 1e-4
-        # The rim is bright in channel 1, the core is not (nnunet_blobs.INTENSITIES).
+        # The rim is bright in channel 1, the core is not (blobs.INTENSITIES).
         assert volume[1][label == 3].mean() > volume[1][label == 2].mean() + 0.5
 
 
@@ -178,15 +174,15 @@ def test_client_finds_the_tumour_in_a_served_volume(
 ) -> None:
     axes = (-1, 4, 12, 12, 12)
     io = interface([("INPUT__0", "float16", axes)], [("OUTPUT__0", "float16", axes)])
-    asked = ("--url", server.running.grpc_url, "--model", server.load("nnunet_client", artifact, io))
-    told = child.output(child.start(PLUG_IN / "client.py", *asked)).splitlines()
-    scores = [float(line.split()[-1]) for line in told[:3]]
-    assert min(scores) > 0.7, told  # a tumour half again as large as those that it was trained on
+    server_options = ("--url", server.running.grpc_url, "--model", server.load("nnunet_client", artifact, io))
+    lines = child.output(child.start(PLUG_IN / "client.py", *server_options)).splitlines()
+    scores = [float(line.split()[-1]) for line in lines[:3]]
+    assert min(scores) > 0.7, lines  # a tumour half again as large as those that it was trained on
     # A volume of one's own: smaller than a patch along one axis, 2 x 2 patches along the others.
-    volume, classes = modules("nnunet_blobs").make_volume(18, np.random.default_rng(1))
+    volume, classes = modules("blobs").make_volume(18, np.random.default_rng(1))
     np.save(tmp_path / "volume.npy", volume[:, 4:14])
-    again = child.start(PLUG_IN / "client.py", *asked, "--volume", tmp_path / "volume.npy")
-    told = child.output(again).splitlines()
+    again = child.start(PLUG_IN / "client.py", *server_options, "--volume", tmp_path / "volume.npy")
+    lines = child.output(again).splitlines()
     for number in (1, 2, 3):
-        found, real = int(told[number - 1].split()[2]), int((classes[4:14] == number).sum())
-        assert 0.6 * real < found < 1.6 * real, told
+        found, real = int(lines[number - 1].split()[2]), int((classes[4:14] == number).sum())
+        assert 0.6 * real < found < 1.6 * real, lines

@@ -1,7 +1,6 @@
 """The nnU-Net plug-in's arrays: published cases, batches, Dice on known volumes, the client's patches."""
 
 import re
-import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -10,19 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from servegrid.frameworks.plugin_steps import import_path
+
 PLUG_IN = Path(__file__).parents[2] / "models" / "nnunet"
 CHECKPOINT = "nvidia_nnunet_pyt_ckpt_amp_3d_fold2.ckpt"
 
 
 @pytest.fixture
-def modules(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """`modules(name)`: a file of the plug-in that needs no framework; forgotten afterwards."""
-    before = set(sys.modules)
-    monkeypatch.syspath_prepend(str(PLUG_IN))
-    yield import_module
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", None)).startswith(str(PLUG_IN)):
-            del sys.modules[name]
+def modules() -> Iterator[Any]:
+    """`modules(name)`: a file of the plug-in that needs no framework."""
+    with import_path(PLUG_IN):
+        yield import_module
 
 
 # Published cases ---------------------------------------------------------------------------------------
@@ -48,7 +45,7 @@ def test_full_takes_the_middle_of_the_published_fold(tmp_path: Path, modules: An
     files = modules("prepare").prepare("full", tmp_path / "out", tmp_path, PARAMETERS)
     files = {key: str(tmp_path / "out" / name) for key, name in files.items()}
     assert Path(files.pop("checkpoint")).read_text() == "weights"
-    held_out = modules("nnunet_cases").held_out_cases(tmp_path / "01_3d")
+    held_out = modules("cases").held_out_cases(tmp_path / "01_3d")
     loader = modules("dataloader").get_dataloader_fn(4, 8, batch_size=64, **files)
     ((ids, x, y_real),) = loader()
     assert ids.tolist() == list(range(len(held_out)))
@@ -62,7 +59,7 @@ def test_fold_is_that_of_the_published_split(tmp_path: Path, modules: Any) -> No
     # From sklearn.model_selection.KFold(5, shuffle=True, random_state=12345), fold 2 of 484 cases.
     for index in range(484):
         (tmp_path / f"BRATS_{index:03}_x.npy").touch()
-    held_out = modules("nnunet_cases").held_out_cases(tmp_path)
+    held_out = modules("cases").held_out_cases(tmp_path)
     numbers = [int(case.removeprefix("BRATS_")) for case in held_out]
     assert len(numbers) == 97
     assert numbers[:10] == [7, 8, 13, 14, 15, 21, 26, 39, 42, 44]
@@ -72,32 +69,32 @@ def test_fold_is_that_of_the_published_split(tmp_path: Path, modules: Any) -> No
 def test_wrong_layouts_are_refused_with_file_and_remedy(tmp_path: Path, modules: Any) -> None:
     folder = tmp_path / "01_3d"
 
-    def refused(expected: str) -> None:
-        with pytest.raises(ValueError, match=re.escape(expected)):
+    def refused(*expected: str) -> None:
+        with pytest.raises(ValueError, match=r".*".join(map(re.escape, expected))):
             modules("prepare").prepare("full", tmp_path / "out", tmp_path, PARAMETERS)
 
     folder.write_text("no folder")
-    refused(f"{folder}: not a folder; expected one that holds 5 or more cases as <case>_x.npy and")
+    refused(str(folder), "<case>_x.npy")
     folder.unlink()
     write_cases(tmp_path, 12)
-    case = folder / modules("nnunet_cases").held_out_cases(folder)[0]
-    for path, array, message in [
-        ("y", np.full((1, 11, 8, 9), 4, np.uint8), "y.npy: expected whole numbers from 0 to 3"),
-        ("y", np.zeros((1, 11, 8, 9), np.float32), "y.npy: expected whole numbers from 0 to 3"),
-        ("x", np.zeros((4, 11, 8, 9), np.int16), "x.npy: expected finite floats, found int16"),
-        ("x", np.zeros((4, 11, 7, 9), np.float32), "x.npy: shape (4, 11, 7, 9), expected (4, D, H, W) with"),
-        ("x", np.array([{}]), "x.npy: cannot be read as an array of numbers ("),
+    case = folder / modules("cases").held_out_cases(folder)[0]
+    for path, array, named in [
+        ("y", np.full((1, 11, 8, 9), 4, np.uint8), ("whole numbers", "0", "3")),
+        ("y", np.zeros((1, 11, 8, 9), np.float32), ("whole numbers", "0", "3")),
+        ("x", np.zeros((4, 11, 8, 9), np.int16), ("floats", "int16")),
+        ("x", np.zeros((4, 11, 7, 9), np.float32), ("(4, 11, 7, 9)", "(4, D, H, W)")),
+        ("x", np.array([{}]), ("array of numbers",)),
     ]:
         kept = Path(f"{case}_{path}.npy").read_bytes()
         np.save(f"{case}_{path}.npy", array)
-        refused(f"{case}_{message}")
+        refused(f"{case}_{path}.npy", *named)
         Path(f"{case}_{path}.npy").write_bytes(kept)
     Path(f"{case}_y.npy").unlink()
-    refused(f"{case}_y.npy: cannot be read")
+    refused(f"{case}_y.npy")
     for path in sorted(folder.glob("*_x.npy"))[4:]:
         path.unlink()
-    refused(f"{folder}: 4 files <case>_x.npy; expected 5 or more cases")
-    with pytest.raises(ValueError, match="unknown variant 'huge'"):
+    refused(str(folder), "4", "<case>_x.npy", "5")
+    with pytest.raises(ValueError, match=r"variant.*'huge'"):
         modules("prepare").prepare("huge", tmp_path / "out", tmp_path, {})
 
 
@@ -116,9 +113,9 @@ def test_batches_keep_order_and_pairs(tmp_path: Path, modules: Any) -> None:
         assert [ids.tolist() for ids, _, _ in batches] == [[0, 1], [2, 3], [4]]
         np.testing.assert_array_equal(np.concatenate([x["INPUT__0"] for _, x, _ in batches]), images)
         np.testing.assert_array_equal(np.concatenate([y["OUTPUT__0"] for _, _, y in batches]), labels)
-    with pytest.raises(ValueError, match="batch_size 0: expected 1 or more"):
+    with pytest.raises(ValueError, match="batch_size 0"):
         make(2, 4, batch_size=0, **files)
-    with pytest.raises(ValueError, match=r"expected \(n, 4\) and \(n\), then \(4, 4, 4\)"):
+    with pytest.raises(ValueError, match=r"\(n, 4\).*\(n\).*\(4, 4, 4\)"):
         make(4, 4, batch_size=2, **files)
 
 
@@ -146,12 +143,12 @@ def test_dice_of_known_volumes(modules: Any) -> None:
     predicted[0, 0, :2], predicted[0, 1, :], predicted[1, 0, 0] = 1, 2, 3
     # Class 1: 2 of 3 found, none wrong: 4/5. Class 2: 2 of 2 and one more: 4/5. Class 3: there is none. Class
     # 4: neither has it. The published code, one class off, would give class 2's score for class 1.
-    dice = modules("nnunet_dice").dice_scores
+    dice = modules("dice").dice_scores
     np.testing.assert_allclose(dice(predicted, real, 5), [0.8, 0.8, 0.0, 1.0])
     predicted[0, 1, 2] = 0
     np.testing.assert_allclose(dice(predicted, real, 5), [0.8, 1.0, 0.0, 1.0])
     np.testing.assert_allclose(dice(real, real, 3), [1.0, 1.0])
-    with pytest.raises(ValueError, match="differ in shape"):
+    with pytest.raises(ValueError, match="shape"):
         dice(predicted[0], real, 3)
 
 
@@ -164,13 +161,13 @@ def test_metric_averages_volumes_then_classes(modules: Any) -> None:
     answer[2][real[2] == 2] = 1  # class 2 lost: 0; class 1 has 2 wrong voxels more: 2/3
     logits = (np.arange(3).reshape(1, 3, 1, 1, 1) == answer[:, None]).astype(np.float16)
     calculator = modules("metrics").MetricsCalculator(classes=3)
-    with pytest.raises(ValueError, match="no volume was seen"):
+    with pytest.raises(ValueError, match="update"):
         _ = calculator.metrics
     for rows in (slice(0, 2), slice(2, 3)):
         calculator.update(np.arange(3)[rows], {"OUTPUT__0": logits[rows]}, {}, {"OUTPUT__0": real[rows]})
     by_class = {"dice_1": (1 + 4 / 3) / 3, "dice_2": 2 / 3}
     assert calculator.metrics == pytest.approx({"mean_dice": sum(by_class.values()) / 2, **by_class})
-    with pytest.raises(ValueError, match="OUTPUT__0: shape"):
+    with pytest.raises(ValueError, match=r"OUTPUT__0.*shape"):
         calculator.update([0], {"OUTPUT__0": logits[:1, :2]}, {}, {"OUTPUT__0": real[:1]})
 
 
@@ -189,7 +186,7 @@ def test_patches_cover_a_volume_of_any_size(modules: Any, shape: tuple[int, int,
         return (np.arange(3).reshape(1, 3, 1, 1, 1) == patches).astype(np.float16)
 
     volume = real[None].astype(np.float32)
-    np.testing.assert_array_equal(modules("nnunet_volume").segment(volume, 8, 3, predict), real)
+    np.testing.assert_array_equal(modules("volume").segment(volume, 8, 3, predict), real)
     # Steps of 4: over 9 voxels 2 patches, over 13 3, over 16 3, up to 8 1; at most 3 a request.
     assert counts == {9: [3, 3], 4: [3], 8: [1]}[shape[0]]
 
@@ -202,7 +199,7 @@ def test_a_patch_counts_most_in_its_middle(modules: Any) -> None:
         first = next(answers)
         return np.stack([np.full((8, 8, 8), first), np.full((8, 8, 8), 1 - first)])[None]
 
-    classes = modules("nnunet_volume").segment(np.zeros((1, 12, 8, 8), np.float32), 8, 1, predict)
+    classes = modules("volume").segment(np.zeros((1, 12, 8, 8), np.float32), 8, 1, predict)
     assert classes[:, 4, 4].tolist() == [0] * 6 + [1] * 6
 
 
@@ -211,15 +208,15 @@ def test_client_reads_and_describes(tmp_path: Path, modules: Any) -> None:
     np.save(tmp_path / "v.npy", np.ones((4, 2, 2, 3), np.int16))
     assert client.read_volume(str(tmp_path / "v.npy")).dtype == np.float32
     np.save(tmp_path / "v.npy", np.ones((2, 2, 3), np.int16))
-    with pytest.raises(ValueError, match=r"v\.npy: shape \(2, 2, 3\), expected \(channels, depth"):
+    with pytest.raises(ValueError, match=r"v\.npy.*\(2, 2, 3\).*\(channels, depth"):
         client.read_volume(str(tmp_path / "v.npy"))
     image, classes = np.zeros((2, 2, 3), np.float32), np.zeros((2, 2, 3), np.uint8)
     image[1, 0] = [0, 5, 10]
     classes[1, 0] = [0, 1, 2]
     classes[0, 0, 0] = 1
     real = np.where(classes == 1, 0, classes)
-    told = client.describe(image, classes, None, 3).splitlines()
-    assert told[:3] == ["class 1: 2 voxels", "class 2: 1 voxels", "slice 1 of 2:"]
-    assert told[3:] == [f" {client.SHADES[4]}@  .12", "     ..."]
-    told = client.describe(image, classes, real, 3).splitlines()
-    assert told[:2] == ["class 1: 2 voxels, Dice 0.000", "class 2: 1 voxels, Dice 1.000"]
+    lines = client.describe(image, classes, None, 3).splitlines()
+    assert lines[:3] == ["class 1: 2 voxels", "class 2: 1 voxels", "slice 1 of 2:"]
+    assert lines[3:] == [f" {client.SHADES[4]}@  .12", "     ..."]
+    lines = client.describe(image, classes, real, 3).splitlines()
+    assert lines[:2] == ["class 1: 2 voxels, Dice 0.000", "class 2: 1 voxels, Dice 1.000"]

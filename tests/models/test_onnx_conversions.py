@@ -21,7 +21,7 @@ from tasks import convert, export
 pytestmark = pytest.mark.check
 
 FUSED = {"Attention": 2, "EmbedLayerNormalization": 1, "BiasGelu": 2, "SkipLayerNormalization": 4}
-"""What tiny BERT's two layers hold."""
+"""The operators of tiny BERT's two layers."""
 
 DEEP = """
 import json, sys, torch
@@ -38,7 +38,7 @@ torch.save(BertForQuestionAnswering(BertConfig(**settings)).state_dict(), folder
 export(job)
 print("true")
 """
-"""Prepares a BERT of 24 layers beside tiny's vocabulary and questions, and exports it, in one process."""
+"""Prepares a BERT of 24 layers with tiny's vocabulary and questions, and exports it, in one process."""
 
 
 def graph_of(folder: Path) -> onnx.ModelProto:
@@ -117,8 +117,8 @@ def test_fewer_fused_nodes_than_the_spec_wants_end_the_step(tiny_cell: Any, run:
     tiny = tiny_cell("bert_large_qa")
     optimize = convert.request(tiny.plugin, tiny.cell.product, tiny.exported).fields["optimize"]
     more = optimize | {"fused": FUSED | {"Attention": 3, "BiasGelu": 9}}
-    said = "left nodes unfused: Attention: 2 found, 3 wanted; BiasGelu: 2 found, 9 wanted"
-    with pytest.raises(StepError, match=said):
+    wrong = r"Attention\b.*\b2\b.*\b3\b.*BiasGelu\b.*\b2\b.*\b9\b"
+    with pytest.raises(StepError, match=wrong):
         run(tiny, {"optimize": more})
 
 
@@ -147,7 +147,7 @@ def test_int8_has_its_weights_in_int8_and_float_inputs_and_outputs(model: str, t
     assert after.ir_version == 7
 
 
-def test_what_is_to_stay_in_float_does(tiny_cell: Any) -> None:
+def test_kept_operators_stay_in_float(tiny_cell: Any) -> None:
     tiny = tiny_cell("fastpitch", precision="int8")
     nodes = graph_of(tiny.folder(tiny.converted)).graph.node
     dequantized = {name for node in nodes if node.op_type == "DequantizeLinear" for name in node.output}
@@ -161,7 +161,7 @@ def test_keeping_a_node_in_float_that_is_not_there_is_refused(
     tiny_cell: Any, run: Callable[..., Path]
 ) -> None:
     tiny = tiny_cell("wide_and_deep", precision="int8")
-    with pytest.raises(StepError, match="keep_float: no node's name starts with '/durations/'"):
+    with pytest.raises(StepError, match=r"keep_float.*'/durations/'"):
         run(tiny, {"int8": {"samples": 4, "keep_float": ["/durations/"]}})
 
 
@@ -170,7 +170,7 @@ def test_a_wrong_scale_is_caught_by_conversion(
     model: str, tiny_cell: Any, run: Callable[..., Path], tmp_path: Path
 ) -> None:
     """The scales of one layer's weights are 8 times what they should be. (nnU-Net's instance normalization
-    makes up for it; ResNet is so sure of the two images of its example that only the served tensors tell.)"""
+    makes up for it; ResNet is so sure of the two images of its example that only served tensors show it.)"""
     tiny = tiny_cell(model, precision="int8")
     source = tmp_path / "broken"
     shutil.copytree(tiny.folder(tiny.converted), source)
@@ -181,5 +181,6 @@ def test_a_wrong_scale_is_caught_by_conversion(
     (scale,) = (w for w in broken.graph.initializer if w.name == reader.input[1])
     scale.CopyFrom(numpy_helper.from_array(8 * numpy_helper.to_array(scale), scale.name))
     onnx.save(broken, str(source / "model.onnx"))
-    with pytest.raises(StepError, match="the converted model is not its export"):
+    outputs = "|".join(output.name for output in tiny.plugin.spec.outputs)
+    with pytest.raises(StepError, match=rf"\b({outputs})\b.*\d"):
         run(tiny, {"precision": "fp32"}, source)  # takes the graph as it is, and proves it

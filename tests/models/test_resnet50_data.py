@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np, tensorflow as tf
 from client import read_picture
 from prepare import _copy_checkpoint, _read_images
-from resnet_images import resize_and_crop
+from images import resize_and_crop
 folder = Path(sys.argv[1])
 
 def picture(label):
@@ -141,13 +141,11 @@ def test_loader_keeps_order_and_labels(tmp_path: Path, plug_in: Any) -> None:
     assert len(list(loader())) == 3  # every call starts anew
 
 
-def test_loader_refuses_what_does_not_fit(tmp_path: Path, plug_in: Any) -> None:
+def test_loader_refuses_wrong_shapes(tmp_path: Path, plug_in: Any) -> None:
     make, data = plug_in("dataloader").get_dataloader_fn, write_data(tmp_path, 7)
     with pytest.raises(ValueError, match="batch_size 0"):
         make(**data, batch_size=0)
-    with pytest.raises(
-        ValueError, match=r"images\.npy: images of shape \(7, 4, 6, 3\), expected \(7, 5, 6, 3\)"
-    ):
+    with pytest.raises(ValueError, match=r"images\.npy.*\(7, 4, 6, 3\).*\(7, 5, 6, 3\)"):
         make(**{**data, "height": 5}, batch_size=1)
 
 
@@ -180,10 +178,10 @@ def test_accuracy_of_known_answers(plug_in: Any) -> None:
 
 def test_metric_without_data_or_of_another_shape_is_refused(plug_in: Any) -> None:
     calculator = plug_in("metrics").MetricsCalculator()
-    with pytest.raises(ValueError, match="no image was seen"):
+    with pytest.raises(ValueError, match="update"):
         _ = calculator.metrics
     flat = {"classes": np.zeros(2), "probabilities": np.zeros((2, 10))}
-    with pytest.raises(ValueError, match=r"shapes \(2,\), \(2, 10\) and \(2, 1\), expected \(2, 1\)"):
+    with pytest.raises(ValueError, match=r"\(2,\).*\(2, 10\).*\(2, 1\)"):
         calculator.update(np.arange(2), flat, {}, {"classes": np.zeros((2, 1))})
 
 
@@ -193,7 +191,7 @@ def test_metric_without_data_or_of_another_shape_is_refused(plug_in: Any) -> Non
 def test_client_reads_a_picture_or_takes_its_sample(layouts: Any, plug_in: Any) -> None:
     assert layouts["client"] == [[1, 32, 32, 3], [100]]
     sample = plug_in("client").read_picture(None, 32, 32)
-    images, _ = plug_in("resnet_digits").digit_images(32, 32)
+    images, _ = plug_in("digits").digit_images(32, 32)
     assert np.array_equal(sample, images[1400:1401])
     assert len(images) - 400 <= 1400  # held out
 

@@ -45,8 +45,8 @@ pytestmark = [
 ]
 
 
-def asked(tiny: Any) -> BuildRequest:
-    """What converting the tiny model's converted ONNX to an engine is asked for."""
+def engine_request(tiny: Any) -> BuildRequest:
+    """The request that converts the tiny model's ONNX to an engine."""
     engine = tiny.cell.product.model_copy(update={"format": "trt"})
     graph = convert.source(engine)
     assert graph is not None
@@ -66,7 +66,7 @@ def engines(
     jobs = {}
     for name, precision in product(MODELS, PRECISIONS):
         tiny = tiny_cell(name, precision=precision)
-        request, folder = asked(tiny), tmp_path_factory.mktemp(f"{name}-{precision}")
+        request, folder = engine_request(tiny), tmp_path_factory.mktemp(f"{name}-{precision}")
         sources = {key: tiny.folder(ref) for key, ref in request.inputs.items()}
         job = Job(
             step=request.stage, fields=request.fields, inputs=sources, plugin=tiny.at.plugin, output=folder
@@ -95,7 +95,7 @@ def test_engine_is_built_and_has_the_interface_of_its_graph(
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_engine_says_what_made_it_and_for_which_shapes_and_cards(name: str, engines: dict[Any, Any]) -> None:
+def test_engine_has_its_library_shapes_and_cards(name: str, engines: dict[Any, Any]) -> None:
     _, folder = engines[name, "fp32"]
     engine = json.loads((folder / "engine.json").read_text())
     assert engine["library"] == trt.library()
@@ -119,22 +119,20 @@ def test_engine_answers_its_exports_example_on_the_card(engines: dict[Any, Any])
 
 
 @pytest.mark.skipif(bool(card()), reason="here is a card, which may run them")
-def test_engine_that_was_not_run_proves_nothing_says_so_and_is_not_served(
+def test_engine_that_was_not_run_is_marked_and_not_served(
     engines: dict[Any, Any], tiny_cell: Callable[..., Any], tmp_path: Path
 ) -> None:
     for _, folder in engines.values():
         assert not (folder / "margins.json").exists()
         assert (folder / NOT_RUN).read_text().endswith("; this host has none")
     tiny = tiny_cell("bert_large_qa")
-    converted = build(asked(tiny), tiny.at)
+    converted = build(engine_request(tiny), tiny.at)
     assert sorted(p.name for p in tiny.folder(converted).iterdir()) == [
         "engine.json", "example.npz", "interface.json", "model.plan", NOT_RUN,
     ]  # fmt: skip
     engine = tiny.cell.product.model_copy(update={"format": "trt"})
     cell = tiny.cell.model_copy(update={"product": engine})
-    with pytest.raises(
-        UnsupportedError, match=r"runs on NVIDIA cards of compute capability 8\.0, .*has none"
-    ):
+    with pytest.raises(UnsupportedError, match=r"compute capability 8\.0"):
         configure.fn(cell, converted, tmp_path, tiny.at)
 
 
@@ -142,14 +140,14 @@ def test_key_of_an_engine_holds_all_that_it_depends_on(
     tiny_cell: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tiny = tiny_cell("bert_large_qa")
-    first = asked(tiny)
+    first = engine_request(tiny)
     assert set(first.libraries) == {"tensorrt", "torch"}
     assert {"library", "shapes", "workspace_bytes", "card"} <= set(first.fields)
-    assert asked(tiny).key == first.key
+    assert engine_request(tiny).key == first.key
     keys = {first.key}
     for found in ({"compute_capability": "8.6", "driver": "1"}, {"compute_capability": "8.6", "driver": "2"}):
         monkeypatch.setattr(base, "card", lambda found=found: found)
-        keys.add(asked(tiny).key)
+        keys.add(engine_request(tiny).key)
     monkeypatch.setattr(trt, "provider", lambda name: "tensorrt")
-    keys.add(asked(tiny).key)
+    keys.add(engine_request(tiny).key)
     assert len(keys) == 4

@@ -52,8 +52,8 @@ def test_tensorflow_without_tensorrt_is_refused_where_it_runs(
     assert not list((at.site.store.root / "scratch").glob(request.key))
 
 
-def test_environment_that_is_not_there_is_told_before_anything_runs(tiny_cell: Any) -> None:
+def test_missing_environment_is_refused_before_anything_runs(tiny_cell: Any) -> None:
     tiny = tiny_cell("resnet50", "tf-savedmodel")
     product = tiny.cell.product.model_copy(update={"format": "tf-trt"})
-    with pytest.raises(UnsupportedError, match=r"/nowhere/bin/python: no such file"):
+    with pytest.raises(UnsupportedError, match="/nowhere/bin/python"):
         convert.request(tiny.plugin, product, tiny.exported, environments={"convert_tftrt": Path("/nowhere")})

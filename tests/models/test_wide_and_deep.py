@@ -25,11 +25,11 @@ TINY = """
 import hashlib, json, sys
 import numpy as np
 from pathlib import Path
-import prepare, wd_tiny
+import prepare, tiny as training
 from dataloader import get_dataloader_fn
 from metrics import MetricsCalculator
 from model import get_model
-from wd_columns import LABEL
+from columns import LABEL
 tiny, folder = Path(sys.argv[1]), Path(sys.argv[2])
 ids, x, y = next(get_dataloader_fn("tiny", 10**6, str(tiny / "valid"))())
 def probabilities(place):
@@ -39,12 +39,12 @@ def score(predicted):
     calculator = MetricsCalculator()
     calculator.update(ids, {"wide_deep_model": predicted}, x, y)
     return calculator.metrics
-learned, train = probabilities(tiny), wd_tiny.train
+learned, train = probabilities(tiny), training.train
 def blind(frame, *arguments):
     return train(frame.with_columns(frame[LABEL].shuffle(seed=1)), *arguments)
-wd_tiny.train = blind
+training.train = blind
 prepare.prepare("tiny", folder / "shuffled", folder, {"epochs": 2})
-wd_tiny.train, prepare.TRAINING_DISPLAYS, digests = train, 200, []
+training.train, prepare.TRAINING_DISPLAYS, digests = train, 200, []
 for name in ("one", "two"):
     short = {"epochs": 1, "hidden_units": 8, "hidden_layers": 1}
     prepare.prepare("tiny", folder / name, folder, short)
@@ -85,7 +85,7 @@ def test_guessers_that_do_not_see_the_inputs_fail(trained: Any, guesser: str) ->
 def test_tiny_is_reproducible_and_follows_the_seed(trained: Any, plug_in: Any) -> None:
     one, two = trained[1]
     assert one == two
-    clicks = plug_in("wd_clicks")
+    clicks = plug_in("clicks")
 
     def make(seed: int) -> pl.DataFrame:
         rng = np.random.default_rng(seed)
@@ -100,7 +100,7 @@ def test_tiny_is_reproducible_and_follows_the_seed(trained: Any, plug_in: Any) -
 
 def write_rows(folder: Path, plug_in: Any, **changes: Any) -> Path:
     """Three rows with every published column, as the published preprocessing writes them, some changed."""
-    columns = plug_in("wd_columns")
+    columns = plug_in("columns")
     rows: dict[str, Any] = {c: np.array([0.25, 0.5, 0.75], dtype=np.float32) for c in columns.NUMERIC}
     rows |= {c: np.array([1, 2, 3], dtype=np.int64) for c in columns.ONE_HOT}
     rows |= {c: [[4, 5, 6], [7], []] for c in columns.MULTI_HOT}
@@ -132,13 +132,13 @@ def test_loader_keeps_rows_labels_and_displays_together(tmp_path: Path, plug_in:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"ad_id": None}, r"part_0\.parquet: no column ad_id; expected"),
-        ({"platform": ["a", "b", "c"]}, r"part_0\.parquet: column platform is String; expected an integer"),
-        ({"topic_id_list": [1, 2, 3]}, r"column topic_id_list is Int64; expected a list of integers"),
-        ({"ad_id_ctr": ["a", "b", "c"]}, r"column ad_id_ctr is String; expected a number"),
-        ({"platform": [0, 4, 1]}, r"part_0\.parquet: column platform: ids 0 to 4; its table has rows 0 to 3"),
-        ({"ad_id": [0, -1, 1]}, r"column ad_id: ids -1 to 0; its table has rows 0 to 249999"),
-        ({"ad_id": [0, None, 1]}, r"part_0\.parquet: column ad_id: has nulls"),
+        ({"ad_id": None}, r"part_0\.parquet.*column ad_id"),
+        ({"platform": ["a", "b", "c"]}, r"part_0\.parquet.*column platform\b.*String.*integer"),
+        ({"topic_id_list": [1, 2, 3]}, "column topic_id_list.*Int64.*list of integers"),
+        ({"ad_id_ctr": ["a", "b", "c"]}, "column ad_id_ctr.*String.*number"),
+        ({"platform": [0, 4, 1]}, r"part_0\.parquet.*column platform\b.*0 to 4\b.*0 to 3\b"),
+        ({"ad_id": [0, -1, 1]}, r"column ad_id\b.*-1 to 0\b.*0 to 249999\b"),
+        ({"ad_id": [0, None, 1]}, r"part_0\.parquet.*column ad_id\b.*null"),
     ],
 )
 def test_wrong_data_is_refused(tmp_path: Path, plug_in: Any, changes: dict[str, Any], message: str) -> None:
@@ -149,20 +149,20 @@ def test_wrong_data_is_refused(tmp_path: Path, plug_in: Any, changes: dict[str, 
 
 def test_missing_or_foreign_files_and_arguments_are_refused(tmp_path: Path, plug_in: Any) -> None:
     get = plug_in("dataloader").get_dataloader_fn
-    with pytest.raises(ValueError, match=r"no \*\.parquet; expected"):
+    with pytest.raises(ValueError, match=r"\*\.parquet"):
         get("published", 2, str(tmp_path))
     (tmp_path / "part_0.parquet").write_text("ad_id,clicked")
-    with pytest.raises(ValueError, match=r"part_0\.parquet: not a parquet file"):
+    with pytest.raises(ValueError, match=r"part_0\.parquet"):
         get("published", 2, str(tmp_path))
-    with pytest.raises(ValueError, match="batch_size 0: expected 1 or more"):
+    with pytest.raises(ValueError, match="batch_size 0"):
         get("published", 0)
-    with pytest.raises(ValueError, match="feature_set 'huge': expected published or tiny"):
+    with pytest.raises(ValueError, match=r"feature_set 'huge'.*published.*tiny"):
         get("huge", 2)
 
 
 @pytest.mark.parametrize("feature_set", ["published", "tiny"])
 def test_random_data_fits_the_interface(plug_in: Any, feature_set: str) -> None:
-    columns = plug_in("wd_columns")
+    columns = plug_in("columns")
     tables = columns.tables_of(feature_set)
     spec = yaml.safe_load((PLUG_IN / "model.yaml").read_text())
     loader = plug_in("dataloader").get_dataloader_fn(feature_set, 500)
@@ -215,19 +215,19 @@ def test_metrics_cut_at_twelve_and_equals_count_half(plug_in: Any) -> None:
     assert calculator.metrics["auc"] == 0.5
 
 
-def test_metrics_refuse_what_they_cannot_score(plug_in: Any) -> None:
+def test_metrics_refuse_wrong_batches(plug_in: Any) -> None:
     calculator = plug_in("metrics").MetricsCalculator()
-    with pytest.raises(ValueError, match="no ad was seen"):
+    with pytest.raises(ValueError, match="update"):
         _ = calculator.metrics
     one = {OUT: np.ones((2, 1))}
-    with pytest.raises(ValueError, match="no labels"):
+    with pytest.raises(ValueError, match=rf"y_real.*{OUT}"):
         calculator.update(np.arange(2), one, {}, {})
-    with pytest.raises(ValueError, match=r"shapes \(2,\) and \(2, 1\)"):
+    with pytest.raises(ValueError, match=r"\(2,\).*\(2, 1\)"):
         calculator.update(np.arange(2), {OUT: np.ones(2)}, {}, one)
     with pytest.raises(ValueError, match="NaN"):
         calculator.update(np.arange(2), {OUT: np.full((2, 1), np.nan)}, {}, one)
     calculator.update(np.arange(2), one, {}, one)
-    with pytest.raises(ValueError, match="same label"):
+    with pytest.raises(ValueError, match="label"):
         _ = calculator.metrics
 
 
@@ -255,10 +255,10 @@ def test_client_ranks_and_refuses_incomplete_requests(plug_in: Any) -> None:
     ranking = client.to_ranking(request, probabilities)
     assert [ad for ad, _ in ranking] == [numbers[i] for i in (3, 1, 4, 2, 0, 5)]
     assert [p for _, p in ranking] == [0.75, 0.5, 0.5, 0.25, 0.125, 0.0]
-    with pytest.raises(ValueError, match="at least one candidate"):
+    with pytest.raises(ValueError, match=r"^ads"):
         client.to_inputs({"user": request["user"], "ads": []})
-    with pytest.raises(ValueError, match="ad 0: more than 3 ids in topic_id_list"):
+    with pytest.raises(ValueError, match=r"ad 0\b.*\b3\b.*topic_id_list"):
         client.to_inputs({**request, "user": request["user"] | {"topic_id_list": [1, 2, 3, 4]}})
     del request["ads"][1]["campaign_id"]
-    with pytest.raises(ValueError, match="ad 1: no column campaign_id"):
+    with pytest.raises(ValueError, match=r"ad 1\b.*campaign_id"):
         client.to_inputs(request)

@@ -14,7 +14,7 @@ PLUG_IN = Path(__file__).parents[2] / "models" / "wide_and_deep"
 
 
 # Rows and widths: DeepLearningExamples, WideAndDeep/data/outbrain/features.py (HASH_BUCKET_SIZES and
-# EMBEDDING_DIMENSIONS, May 2022). Hidden units: its triton/model.py. Names: see wd_checkpoint.py.
+# EMBEDDING_DIMENSIONS, May 2022). Hidden units: its triton/model.py. Names: see checkpoint.py.
 WRITER = """
 import json, sys, numpy as np, tensorflow as tf
 PUBLISHED = {
@@ -102,7 +102,7 @@ SMALL = (
 from pathlib import Path
 from dataloader import get_dataloader_fn
 from model import get_model
-from wd_columns import TINY
+from columns import TINY
 folder, results = Path(sys.argv[1]), {}
 extra = "model/dnn_model/layer_with_weights-9/kernel"
 wrong = "model/linear_model/layer_with_weights-0/ad_id.Sembedding_weights"

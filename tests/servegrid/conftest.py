@@ -19,7 +19,7 @@ from servegrid.domain.spec import ModelSpec
 
 @pytest.fixture
 def model_data() -> dict[str, Any]:
-    """What a model.yaml holds."""
+    """The content of a model.yaml."""
     return {
         "name": "toy",
         "description": "a toy",

@@ -90,7 +90,7 @@ def io(interface: Any) -> Interface:
 
 @pytest.fixture
 def artifact(tmp_path: Path) -> Path:
-    """Model files that no server reads: a test sees only whether the server tries to."""
+    """Model files that no server reads: the test is whether the server gets as far as reading them."""
     folder = tmp_path / "artifact"
     folder.mkdir()
     for known in FORMATS.values():
@@ -99,11 +99,11 @@ def artifact(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("format_", "backend", "serving"), CASES)
-def test_config_says_exactly_what_the_serving_says(
+def test_config_equals_the_serving(
     format_: Format, backend: str, serving: str, io: Interface, artifact: Path, tmp_path: Path
 ) -> None:
-    asked = SERVINGS[serving].model_copy(update={"backend": backend})
-    write_repository(tmp_path / "repository", "it", format_, asked, io, artifact)
+    chosen = SERVINGS[serving].model_copy(update={"backend": backend})
+    write_repository(tmp_path / "repository", "it", format_, chosen, io, artifact)
     text = (tmp_path / "repository" / "it" / "config.pbtxt").read_text()
     golden = f'name: "it" {HOW[format_, backend]} {BATCHING[serving]}'
     if (backend, serving) == ("hosted", "disabled") and format_ in ("onnx", "ts-trace"):  # on a GPU
@@ -127,7 +127,7 @@ def test_hosted_repository_holds_the_runtime_one_session_and_a_link_to_the_artif
     ("device", "batching", "pipelined"),
     [("gpu", "dynamic", True), ("gpu", "static", False), ("cpu", "dynamic", False)],
 )
-def test_only_what_is_collected_for_a_gpu_is_pipelined(
+def test_only_dynamic_batching_on_a_gpu_is_pipelined(
     io: Interface, device: str, batching: str, pipelined: bool
 ) -> None:
     serving = Serving.model_validate({"batching": batching, "max_batch_size": 8, "device_kind": device})
@@ -185,12 +185,12 @@ def test_tensor_with_no_axis_but_the_batch_is_reshaped(interface: Any) -> None:
 def test_native_config_lacks_nothing_but_the_backend(
     format_: Format, serving: str, io: Interface, artifact: Path, server: Any
 ) -> None:
-    # The wheel's server has no GPU here; which kind of device is asked does not change what is checked.
+    # The wheel's server has no GPU here; the kind of device does not change what is checked.
     native = SERVINGS[serving].model_copy(update={"backend": "native", "device_kind": "cpu"})
     name = f"native-{format_}-{serving}"
     write_repository(server.repository, name, format_, native, io, artifact)
-    said, _ = server.refusal(name)
-    assert f"unable to find backend library for backend '{FORMATS[format_].native.name}'" in said
+    message, _ = server.refusal(name)
+    assert f"unable to find backend library for backend '{FORMATS[format_].native.name}'" in message
 
 
 def test_the_server_refuses_a_preferred_batch_size_over_the_maximum(
@@ -198,8 +198,8 @@ def test_the_server_refuses_a_preferred_batch_size_over_the_maximum(
 ) -> None:
     wrong = Serving(batching="dynamic", max_batch_size=8, preferred_batch_sizes=(16,), backend="native")
     write_repository(server.repository, "over", "onnx", wrong, io, artifact)
-    said, log = server.refusal("over")
-    assert "unable to find backend library" not in said
+    message, log = server.refusal("over")
+    assert "unable to find backend library" not in message
     assert "dynamic batching preferred size must be <= max batch size for over" in log
 
 
@@ -208,19 +208,19 @@ def test_the_server_refuses_a_field_that_it_does_not_know(io: Interface, artifac
     write_repository(server.repository, "unknown", "onnx", native, io, artifact)
     with (server.repository / "unknown" / "config.pbtxt").open("a") as file:
         file.write("no_such_field: 3\n")
-    said, log = server.refusal("unknown")
-    assert "unable to find backend library" not in said
+    message, log = server.refusal("unknown")
+    assert "unable to find backend library" not in message
     assert 'has no field named "no_such_field"' in log
 
 
 @pytest.mark.parametrize(
     ("inputs", "outputs", "wrong"),
     [
-        (["x__0", "ids"], ["y__0"], "tensor 1 named NAME__1, not 'ids'"),
-        (["x__1", "x__0"], ["y__0"], "tensor 0 named NAME__0, not 'x__1'"),
-        (["x__0"], ["y__0", "y__2"], "tensor 1 named NAME__1, not 'y__2'"),
-        (["__0"], ["y__0"], "tensor 0 named NAME__0, not '__0'"),
-        (["x__0 "], ["y__0"], "tensor 0 named NAME__0, not 'x__0 '"),
+        (["x__0", "ids"], ["y__0"], r"NAME__1\b.*'ids'"),
+        (["x__1", "x__0"], ["y__0"], r"NAME__0\b.*'x__1'"),
+        (["x__0"], ["y__0", "y__2"], r"NAME__1\b.*'y__2'"),
+        (["__0"], ["y__0"], r"NAME__0\b.*'__0'"),
+        (["x__0 "], ["y__0"], r"NAME__0\b.*'x__0 '"),
     ],
 )
 def test_native_torchscript_is_refused_for_names_without_their_position(
@@ -241,7 +241,7 @@ def test_native_torchscript_takes_names_with_their_position(io: Interface) -> No
 def test_engine_of_tensorrt_rtx_is_hosted_only(io: Interface, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trt, "library", lambda: "tensorrt-rtx")
     native = SERVINGS["static"].model_copy(update={"backend": "native"})
-    with pytest.raises(UnsupportedError, match="does not run engines of TensorRT-RTX"):
+    with pytest.raises(UnsupportedError, match="TensorRT-RTX"):
         model_config("it", "trt", native, io)
     assert model_config("it", "trt", SERVINGS["static"], io).backend == "python"
 
@@ -281,7 +281,5 @@ def test_engine_of_another_tensorrt_than_the_releases_is_not_served_natively(
         made = configure.fn(cell, ref, tmp_path / "repository", at)
         assert json.loads(made.dynamic)["backend"] == "tensorrt"
     else:
-        with pytest.raises(
-            UnsupportedError, match=r"has TensorRT 8\.0\.3\.4, and runs no .* TensorRT 8\.0\.1\.6 builds"
-        ):
+        with pytest.raises(UnsupportedError, match=r"8\.0\.3\.4.*8\.0\.1\.6"):
             configure.fn(cell, ref, tmp_path / "repository", at)

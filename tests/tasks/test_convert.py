@@ -1,4 +1,4 @@
-"""What a conversion is made of, and what its key holds."""
+"""The source of a conversion and the fields of its key."""
 
 from __future__ import annotations
 

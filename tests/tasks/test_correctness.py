@@ -1,4 +1,4 @@
-"""Layers 1 to 3 of correctness: every bound, judged alone and told with its figures."""
+"""Layers 1 to 3 of correctness: every bound fails alone and its figures are reported."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_values_just_on_their_bounds_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "named"),
     [
         ({"tensors": (tensor(0.0023, 1),)}, ("tensor y: ", "0.0123", "0.01 ")),
         ({"tensors": (tensor(math.nan, 1),)}, ("tensor y: ", "nan", "0.01 ")),
@@ -70,12 +70,12 @@ def test_values_just_on_their_bounds_pass() -> None:
         ({"invariance": moved(instance=tensor(0, 0.5))}, ("invariance: ", "instances", "cosine 0.500000")),
     ],
 )
-def test_each_bound_is_judged_alone_and_told_with_its_figures(
-    change: dict[str, Any], said: tuple[str, ...]
+def test_each_bound_fails_alone_and_its_figures_are_reported(
+    change: dict[str, Any], named: tuple[str, ...]
 ) -> None:
     failures = judged(change)
-    assert len(failures) == bool(said)
-    assert [part for part in said if part not in failures[0]] == []
+    assert len(failures) == bool(named)
+    assert [part for part in named if part not in failures[0]] == []
 
 
 def test_drop_is_bounded_by_precision() -> None:
@@ -85,7 +85,7 @@ def test_drop_is_bounded_by_precision() -> None:
     assert failure.startswith("f1 drop: 0.0490, ")
 
 
-def test_where_lower_is_better_every_bound_turns_round() -> None:
+def test_if_lower_is_better_every_bound_is_reversed() -> None:
     fine = {"scores": scores(ERROR, framework=0.4, served=0.4005, shuffled=0.9)}
     assert judged(fine, metric=ERROR) == ()
     assert judged({"scores": scores(ERROR, framework=0.4, served=0.3, shuffled=0.9)}, metric=ERROR) == ()
@@ -117,7 +117,7 @@ def test_an_output_with_a_tolerance_of_its_own_is_judged_by_it() -> None:
     assert failure.startswith("tensor z: cosine 0.95")
 
 
-def test_every_failure_of_every_output_is_told() -> None:
+def test_every_failure_of_every_output_is_reported() -> None:
     failures = judged({"tensors": (tensor(0, 1, "fine"), tensor(1, 0.5, "y0"), tensor(math.inf, -1, "y1"))})
     starts = (
         "tensor y0: 1.01 off",

@@ -76,34 +76,34 @@ def deployed(
 
 
 def test_largest_batch_that_fits_is_found(deployed: Callable[[int], Any]) -> None:
-    with pytest.raises(InfeasibleError, match="memory ended at batch 16; the largest that fits is") as ended:
+    with pytest.raises(InfeasibleError, match=r"memory.*\b16\b") as ended:
         deployed(700)
     assert ended.value.largest_batch in (2, 4, 8)
 
 
-def test_model_that_memory_does_not_load_says_so(deployed: Callable[[int], Any]) -> None:
-    with pytest.raises(InfeasibleError, match="memory ended as it was loaded") as ended:
+def test_model_too_large_to_load_is_infeasible(deployed: Callable[[int], Any]) -> None:
+    with pytest.raises(InfeasibleError, match="memory") as ended:
         deployed(1)
     assert ended.value.largest_batch == 0
 
 
 @pytest.mark.parametrize(("room", "largest"), [(16, None), (15, 8), (4, 4), (3, 2), (1, 1), (0, 0)])
 def test_sizes_are_bisected(room: int, largest: int | None) -> None:
-    asked = []
+    tried = []
 
     def ask(size: int) -> None:
-        asked.append(size)
+        tried.append(size)
         if size > room:
             raise InferenceServerException("bad_alloc")
 
     if largest is None:
         check_fit(ask, (1, 2, 4, 8, 16))
-        assert asked == [16]
+        assert tried == [16]
     else:
         with pytest.raises(InfeasibleError) as ended:
             check_fit(ask, (1, 2, 4, 8, 16))
         assert ended.value.largest_batch == largest
-        assert len(asked) <= 4
+        assert len(tried) <= 4
 
 
 def test_other_errors_are_not_of_memory() -> None:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
-from fastpitch_speech import FRAME_STEP, MEL_BINS, SAMPLE_RATE, SILENCE, STEP, WINDOW  # noqa: E402
-from fastpitch_text import encode  # noqa: E402
+from speech import FRAME_STEP, MEL_BINS, SAMPLE_RATE, SILENCE, STEP, WINDOW  # noqa: E402
+from text import encode  # noqa: E402
 
 LINES, WITH_MELS, LONGEST, SEED = 1200, 300, 48, 0
 VOICE, WORDS_A_MINUTE = b"en-us", 260

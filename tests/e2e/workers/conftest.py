@@ -31,7 +31,7 @@ POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 class Grid:
     """A Prefect server on PostgreSQL, a worker for each test profile and one for campaigns.
 
-    Each is started when it is first asked for, and can be killed and started again.
+    Each is started at its first use, and can be killed and started again.
     """
 
     def __init__(self, command: Any, database: str, root: Path) -> None:

@@ -131,7 +131,7 @@ def test_three_workers_share_five_models(grid: Any, store: Path) -> None:
     assert max(start for start, _ in found) < min(end for _, end in found)
 
 
-def test_queue_that_is_not_there_is_told_and_leaves_nothing(grid: Any) -> None:
+def test_unknown_queue_is_refused_and_leaves_nothing(grid: Any) -> None:
     before = set(grid.command.site.results.iterdir())
     words = ("--workers", "--profile", "test-a", "--model", "tiny_mlp", "--queue", "weekly")
     code, output = grid.command.run("sweep", *words)
@@ -165,8 +165,8 @@ def test_cancelling_a_campaign_cancels_its_runs(grid: Any, cancelled: str, wait_
 def test_cancelling_a_campaign_of_the_commands_own_process_ends_it(grid: Any, wait_for: Any) -> None:
     words = ("--model", "tiny_mlp", "--format", "onnx", "--profile", "test-b", "--generator", "client")
     process = grid.command.start("sweep", *words)
-    asked = {"name": {"any_": ["tiny_mlp (tiny) on test-b"]}, "state": {"type": {"any_": ["RUNNING"]}}}
-    (run,) = wait_for(lambda: grid.flow_runs(**asked), 60)
+    wanted = {"name": {"any_": ["tiny_mlp (tiny) on test-b"]}, "state": {"type": {"any_": ["RUNNING"]}}}
+    (run,) = wait_for(lambda: grid.flow_runs(**wanted), 60)
     name = run["parameters"]["campaign"]
     wait_for(lambda: leases.holder(grid.campaign(name) / "leader.lock"), 30)
     grid.api.post(f"flow_runs/{run['id']}/set_state", {"state": {"type": "CANCELLING"}})
@@ -179,7 +179,7 @@ def test_cancelling_a_campaign_of_the_commands_own_process_ends_it(grid: Any, wa
     wait_for(lambda: not engines(grid), 10)
 
 
-def test_resumed_beside_a_campaign_on_the_same_card_it_ends_and_their_measurements_do_not_meet(
+def test_two_campaigns_on_one_card_end_and_their_measurements_do_not_overlap(
     grid: Any, cancelled: str
 ) -> None:
     words = ("--model", "tiny_mlp", "--format", "onnx", "--accelerator", "none", "--generator", "client")

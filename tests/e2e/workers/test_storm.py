@@ -75,7 +75,7 @@ TARGETS: dict[str, Callable[[str], bool]] = {
     "tritonserver": lambda line: line.split()[0].endswith("bin/tritonserver"),
     "server": lambda line: "prefect server start" in line and "supervise.py" not in line,
 }
-"""What is killed -> whether a command line is one of it."""
+"""Target of a kill -> a test of its command line."""
 
 
 def lease(campaign: Path) -> Path:

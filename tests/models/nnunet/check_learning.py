@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import onnx
 import torch
+from blobs import make_volumes
 from dataloader import get_dataloader_fn
 from metrics import MetricsCalculator
 from model import get_model
-from nnunet_blobs import make_volumes
-from nnunet_tiny import train
 from onnxruntime.transformers import float16
+from tiny import train
 
 FOLDER, TARGET = Path(sys.argv[1]), Path(sys.argv[2]) / "model.onnx"
 

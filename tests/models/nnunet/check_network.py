@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from model import get_model
 from monai.transforms import NormalizeIntensity
-from nnunet_network import build
-from nnunet_volume import normalize
+from network import build
 from published_checkpoint import published_shapes, save
 from torch.nn import functional
 from torch.utils.flop_counter import FlopCounterMode
+from volume import normalize
 
 PATH = Path(sys.argv[1]) / "published.ckpt"
 FULL, SMALL = (4, 4, 6, 32), (4, 3, 4, 2)  # channels, classes, levels, filters
@@ -95,7 +95,7 @@ def small_size(state: dict[str, torch.Tensor]) -> dict[str, object]:
 
 
 def refused(state: dict[str, torch.Tensor]) -> dict[str, str]:
-    """What loading a wrong file says, by what is wrong."""
+    """The error of loading each wrong file."""
     found, bias = {}, "output_block.conv.bias"
 
     def attempt(change: str) -> None:

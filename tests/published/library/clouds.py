@@ -1,4 +1,4 @@
-"""What the model's training code would hold: its network and its data. On --plugin-path."""
+"""The part of a model's training code on --plugin-path: its network and its data."""
 
 import numpy as np
 import torch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,7 @@ def campaign(site: Site) -> Path:
     return folder
 
 
-def test_pack_has_files_in_place_of_links_and_the_answer_to_the_sample(
+def test_bundle_has_files_in_place_of_links_and_the_answer_to_the_sample(
     campaign: Path, site: Site, tmp_path: Path
 ) -> None:
     target = tmp_path / "bundle"
@@ -86,7 +87,7 @@ def test_pack_has_files_in_place_of_links_and_the_answer_to_the_sample(
         ),
     ],
 )
-def test_certificate_says_what_was_proven(
+def test_certificate_has_the_checks(
     campaign: Path, site: Site, tmp_path: Path, verdict: str, served: float | None, means: str
 ) -> None:
     (campaign / "rows.jsonl").unlink()
@@ -119,11 +120,11 @@ def test_cell_of_one_of_several_profiles_is_found_where_its_files_lie(
     bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
     assert (tmp_path / "bundle" / "model_repository" / "toy" / "config.pbtxt").read_text() == "name: 'toy'"
     Writer(campaign).append("cell", CELL | {"profile": "other"})
-    with pytest.raises(UserError, match="c1 has it on cpu, other; say which with --profile"):
+    with pytest.raises(UserError, match=r"c1.*cpu, other.*--profile"):
         bundle(campaign, "toy-onnx", tmp_path / "again", site)
     bundle(campaign, "toy-onnx", tmp_path / "again", site, "cpu")
     assert json.loads((tmp_path / "again" / "versions.json").read_text())["profile"] == "cpu"
-    with pytest.raises(UserError, match="unknown profile of toy-onnx in c1 'gpu'"):
+    with pytest.raises(UserError, match=r"profile.*toy-onnx.*c1.*'gpu'"):
         bundle(campaign, "toy-onnx", tmp_path / "third", site, "gpu")
 
 
@@ -136,17 +137,17 @@ def test_latest_campaign_is_one_that_has_the_cell_whole_there_or_else_its_error(
     assert latest(site, "toy-onnx", "cpu") == campaign
     (campaign / "rows.jsonl").unlink()
     assert latest(site, "toy-onnx", "cpu").name == "c2"
-    with pytest.raises(UserError, match="unknown cell of profile card 'toy-onx': did you mean 'toy-onnx'"):
+    with pytest.raises(UserError, match=r"cell.*card.*'toy-onx'.*'toy-onnx'"):
         latest(site, "toy-onx", "card")
-    with pytest.raises(UserError, match="unknown profile 'car': did you mean 'card'"):
+    with pytest.raises(UserError, match=r"profile.*'car'.*'card'"):
         latest(site, "toy-onnx", "car")
 
 
 @pytest.mark.parametrize(
-    ("options", "packed"), [({}, "site's"), ({"model_dir": "{}/own"}, "own"), ({"onnx": "toy.onnx"}, None)]
+    ("options", "bundled"), [({}, "site's"), ({"model_dir": "{}/own"}, "own"), ({"onnx": "toy.onnx"}, None)]
 )
-def test_client_is_that_of_the_model_that_was_asked_for(
-    campaign: Path, site: Site, tmp_path: Path, options: dict[str, str], packed: str | None
+def test_client_is_that_of_the_campaigns_model(
+    campaign: Path, site: Site, tmp_path: Path, options: dict[str, str], bundled: str | None
 ) -> None:
     for folder, text in ((site.models / "toy", "site's"), (tmp_path / "own", "own")):
         folder.mkdir(parents=True)
@@ -155,16 +156,18 @@ def test_client_is_that_of_the_model_that_was_asked_for(
     (campaign / "campaign.json").write_text(json.dumps({"options": given}))
     bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
     client = tmp_path / "bundle" / "model" / "client.py"
-    assert (client.read_text() if client.exists() else None) == packed
+    assert (client.read_text() if client.exists() else None) == bundled
 
 
-@pytest.mark.parametrize(("kind", "asked"), [("cpu", "onnxruntime==1.2"), ("gpu", "onnxruntime-gpu==1.2")])
+@pytest.mark.parametrize(
+    ("kind", "requirement"), [("cpu", "onnxruntime==1.2"), ("gpu", "onnxruntime-gpu==1.2")]
+)
 def test_image_gets_the_libraries_as_they_are_published(
-    site: Site, tmp_path: Path, kind: str, asked: str
+    site: Site, tmp_path: Path, kind: str, requirement: str
 ) -> None:
     row = {**CELL, "versions": '{"onnxruntime": "1.2+local"}', "dynamic": json.dumps({"device_kind": kind})}
     write_starts(tmp_path, row, site)
-    assert f"pip install --quiet {asked} &&" in (tmp_path / "start-docker.sh").read_text()
+    assert f"pip install --quiet {requirement} &&" in (tmp_path / "start-docker.sh").read_text()
 
 
 def test_client_compares_answers_of_other_lengths() -> None:
@@ -177,7 +180,7 @@ def test_client_compares_answers_of_other_lengths() -> None:
 
 
 @pytest.mark.parametrize(("backend", "there"), [("hosted", True), ("onnxruntime", False)])
-def test_embedded_server_is_offered_for_what_it_can_serve(
+def test_bundle_has_the_embedded_start_script_only_for_its_backends(
     site: Site, campaign: Path, tmp_path: Path, backend: str, there: bool
 ) -> None:
     (campaign / "rows.jsonl").unlink()
@@ -188,7 +191,7 @@ def test_embedded_server_is_offered_for_what_it_can_serve(
 
 
 @pytest.mark.parametrize("awake", [True, False])
-def test_pack_keeps_cores_awake_where_they_were_kept_so(
+def test_bundle_keeps_cores_awake_like_the_campaign(
     site: Site, campaign: Path, tmp_path: Path, awake: bool
 ) -> None:
     (campaign / "rows.jsonl").unlink()
@@ -199,14 +202,14 @@ def test_pack_keeps_cores_awake_where_they_were_kept_so(
     assert (tmp_path / "bundle" / "awake.py").exists() is awake
 
 
-@pytest.mark.fault("Security", "refused; nothing is written", what="packing a cell called")
+@pytest.mark.fault("Security", "refused; nothing is written", what="bundling a cell called")
 @pytest.mark.parametrize("cell", ["../c1", "/etc", "toy-onnx/../..", "other"])
 def test_name_that_is_no_cell_of_the_campaign_is_refused(
     campaign: Path, site: Site, tmp_path: Path, cell: str
 ) -> None:
-    with pytest.raises(UserError, match="unknown cell"):
+    with pytest.raises(UserError, match=rf"cell.*{re.escape(repr(cell))}"):
         bundle(campaign, cell, tmp_path / "bundle", site)
-    with pytest.raises(UserError, match="unknown cell"):
+    with pytest.raises(UserError, match=rf"cell.*{re.escape(repr(cell))}"):
         latest(site, cell)
     assert not (tmp_path / "bundle").exists()
 
@@ -221,7 +224,7 @@ def test_link_that_leads_out_is_refused_and_nothing_is_left(
     link.unlink(missing_ok=True)
     link.symlink_to(tmp_path / "secret" if "up" not in where else Path("../../../../../../secret"))
     before = set(tmp_path.iterdir())
-    with pytest.raises(UserError, match="outside of what may be handed over"):
+    with pytest.raises(UserError, match=rf"{Path(where).name}\b.*secret"):
         bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
     assert set(tmp_path.iterdir()) == before
 
@@ -229,24 +232,28 @@ def test_link_that_leads_out_is_refused_and_nothing_is_left(
 @pytest.mark.parametrize("verdict", ["failed_accuracy", "skipped", "unsupported", "infeasible"])
 def test_cell_that_was_not_correct_is_not_handed_over(site: Site, tmp_path: Path, verdict: str) -> None:
     Writer(site.results / "c2").append("cell", CELL | {"verdict": verdict})
-    with pytest.raises(UserError, match=f"toy-onnx is {verdict} in c2: only a correct cell"):
+    with pytest.raises(UserError, match=rf"toy-onnx.*{verdict}.*c2"):
         bundle(site.results / "c2", "toy-onnx", tmp_path / "bundle", site)
 
 
 def test_folder_that_holds_something_is_not_touched(campaign: Path, site: Site, tmp_path: Path) -> None:
     (tmp_path / "bundle").mkdir()
     (tmp_path / "bundle" / "mine").write_text("mine")
-    with pytest.raises(UserError, match="new or empty"):
+    with pytest.raises(UserError, match=str(tmp_path / "bundle")):
         bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
     assert [path.name for path in (tmp_path / "bundle").iterdir()] == ["mine"]
 
 
 @pytest.mark.fault(
-    "Disks", "told to run the cell again; nothing is written", what="an artifact is gone when it is packed"
+    "Disks",
+    "an error that advises to run the cell again; nothing is written",
+    what="an artifact is gone when it is bundled",
 )
-def test_artifact_that_is_gone_says_to_run_the_cell_again(campaign: Path, site: Site, tmp_path: Path) -> None:
+def test_missing_artifact_is_refused_with_the_advice_to_run_the_cell_again(
+    campaign: Path, site: Site, tmp_path: Path
+) -> None:
     (site.store.root / "objects" / "digest" / "model.onnx").unlink()
     (site.store.root / "objects" / "digest").rmdir()
-    with pytest.raises(UserError, match="run the cell again"):
+    with pytest.raises(UserError, match=r"toy-onnx/toy/1/artifact\b.*again"):
         bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
     assert not (tmp_path / "bundle").exists()

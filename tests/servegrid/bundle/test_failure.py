@@ -50,7 +50,7 @@ def campaign(site: Site, tmp_path: Path) -> tuple[Path, Site]:
     return folders["results"] / "c1", site.model_copy(update=folders)
 
 
-def packed(campaign: Path, site: Site, target: Path, **ended: object) -> Path:
+def bundled(campaign: Path, site: Site, target: Path, **ended: object) -> Path:
     """The bundle of an error cell that ended like this; whatever it was made from is gone then."""
     Writer(campaign).append("cell", CELL | ended)
     bundle(campaign, "toy-onnx", target, site)
@@ -80,7 +80,7 @@ def test_failed_step_is_repeated_from_the_pack_alone(campaign: tuple[Path, Site]
     with pytest.raises(StepError) as caught:
         run_step("prepare", fields=fields, inputs={}, output=tmp_path, at=at, files={"sources": sources})
     error = caught.value
-    target = packed(
+    target = bundled(
         folder, site, tmp_path / "failure", reason=str(error), log=error.log, command=error.command
     )
     for gone in (plugin, library, sources):
@@ -89,13 +89,13 @@ def test_failed_step_is_repeated_from_the_pack_alone(campaign: tuple[Path, Site]
 
     again = subprocess.run(["sh", str(target / "repeat.sh")], capture_output=True, text=True, check=False)
     assert again.returncode == 1
-    said = "ValueError: 8 fourteen of tiny are bad weights"
-    assert str(error).endswith(said) and again.stderr.endswith(said + "\n")
+    message = "ValueError: 8 fourteen of tiny are bad weights"
+    assert str(error).endswith(message) and again.stderr.endswith(message + "\n")
     assert (target / "output" / "read").read_text() == "fourteen"
-    assert said in (target / "logs" / "toy-onnx.prepare.log").read_text()
-    assert said in (target / "README.md").read_text()
+    assert message in (target / "logs" / "toy-onnx.prepare.log").read_text()
+    assert message in (target / "README.md").read_text()
     assert json.loads((target / "cell.json").read_text())["dynamic"]["max_batch_size"] == 8
-    assert not list(target.rglob("unused.py")), "only what the plug-in imports of a folder beside it"
+    assert not list(target.rglob("unused.py")), "only the files of another folder that the plug-in imports"
 
 
 def test_model_that_did_not_load_is_loaded_again_by_a_bare_server(
@@ -113,7 +113,7 @@ def test_model_that_did_not_load_is_loaded_again_by_a_bare_server(
     log = folder / "logs" / "toy-onnx.tritonserver.log"
     log.parent.mkdir()
     log.write_text("it did not load")
-    target = packed(
+    target = bundled(
         folder, site, tmp_path / "failure", reason="the server did not load toy", log=str(log),
         stage_s='{"convert": 1.0, "deploy": 1.0}', command="servegrid sweep --model toy",
     )  # fmt: skip
@@ -131,7 +131,7 @@ def test_failure_that_no_step_alone_repeats_is_repeated_by_the_whole_cell(
     campaign: tuple[Path, Site], tmp_path: Path
 ) -> None:
     folder, site = campaign
-    target = packed(
+    target = bundled(
         folder, site, tmp_path / "failure", reason="the server went away",
         stage_s='{"deploy": 1.0, "online": 1.0}', command="echo servegrid sweep --model toy",
     )  # fmt: skip
@@ -139,11 +139,11 @@ def test_failure_that_no_step_alone_repeats_is_repeated_by_the_whole_cell(
     assert again.stdout == "servegrid sweep --model toy\n"
 
 
-def test_what_is_gone_is_said_and_nothing_is_left(campaign: tuple[Path, Site], tmp_path: Path) -> None:
+def test_a_missing_job_file_is_named_and_nothing_is_left(campaign: tuple[Path, Site], tmp_path: Path) -> None:
     folder, site = campaign
     command = "python -P -m servegrid.frameworks /elsewhere/toy-onnx.export.json --output /tmp/x"
-    with pytest.raises(UserError, match=r"toy-onnx\.export\.json: is not there any more; run the cell again"):
-        packed(folder, site, tmp_path / "failure", reason="broke", command=command)
+    with pytest.raises(UserError, match=r"toy-onnx\.export\.json.*again"):
+        bundled(folder, site, tmp_path / "failure", reason="broke", command=command)
     assert not (tmp_path / "failure").exists()
 
 
@@ -151,7 +151,7 @@ def test_what_is_gone_is_said_and_nothing_is_left(campaign: tuple[Path, Site], t
 def test_step_of_another_environment_is_repeated_there(
     campaign: tuple[Path, Site], tmp_path: Path, image: bool
 ) -> None:
-    """Without a docker engine and the environment: what is run in their place tells how it was called."""
+    """Without a docker engine and the environment: a stand-in runs in their place and records its call."""
     folder, site = campaign
     (plugin := site.models / "toy").mkdir(parents=True)
     (folder / "logs").mkdir()
@@ -166,7 +166,7 @@ def test_step_of_another_environment_is_repeated_there(
         Container(image="nvcr.io/tf", files=(CODE, job_path, plugin), output=tmp_path), ["python3", *words]
     )
     command = in_image if image else ["env", "PYTHONPATH=/code", str(tool), *words]
-    target = packed(folder, site, tmp_path / "failure", reason="broke", command=shlex.join(command))
+    target = bundled(folder, site, tmp_path / "failure", reason="broke", command=shlex.join(command))
     env = os.environ | {"PATH": f"{tool.parent}:{os.environ['PATH']}", "PYTHONPATH": ""}
     again = subprocess.run(
         ["sh", str(target / "repeat.sh")], env=env, capture_output=True, text=True, check=True

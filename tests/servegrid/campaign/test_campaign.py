@@ -57,35 +57,37 @@ def test_campaign_is_resumed_with_its_options_and_the_next_attempt(
     found = read(tmp_path / "c")
     assert found.options == OPTIONS
     assert objective(tmp_path / "c") is None
-    assert found.options.model_fields_set == OPTIONS.model_fields_set, "what was not asked for stays unasked"
+    assert found.options.model_fields_set == OPTIONS.model_fields_set, (
+        "options that were not given stay unset"
+    )
     with leading(tmp_path / "c", found.options, plans, resume=True) as attempt:
         assert attempt == 2
         assert read(tmp_path / "c").attempt == 2
 
 
-def test_the_objective_of_a_campaign_is_the_one_that_was_asked_for(tmp_path: Path) -> None:
+def test_the_objective_of_a_campaign_is_that_of_its_options(tmp_path: Path) -> None:
     assert objective(tmp_path) is None, "no campaign was begun by this program"
-    asked = OPTIONS.model_copy(update={"slo": "p99=50ms"})
-    with leading(tmp_path, asked, (), resume=False):
+    options = OPTIONS.model_copy(update={"slo": "p99=50ms"})
+    with leading(tmp_path, options, (), resume=False):
         assert str(objective(tmp_path)) == "p99=50ms"
 
 
 def test_campaign_is_begun_once_and_led_by_one(tmp_path: Path, plans: tuple[ModelPlan, ...]) -> None:
     folder = tmp_path / "c"
     with leading(folder, OPTIONS, plans, resume=False):
-        with pytest.raises(UserError, match="running already, attempt 1"):
+        with pytest.raises(UserError, match="attempt 1"):
             leading(folder, OPTIONS, plans, resume=False).__enter__()
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(campaigns, "LEADER_S", 0.1)
-            with pytest.raises(UserError, match="running already, attempt 1"):
+            with pytest.raises(UserError, match="attempt 1"):
                 leading(folder, OPTIONS, plans, resume=True).__enter__()
-    with pytest.raises(UserError, match=r"begun already.*--resume c"):
+    with pytest.raises(UserError, match="--resume c"):
         leading(folder, OPTIONS, plans, resume=False).__enter__()
     assert read(folder).attempt == 1
-    with pytest.raises(UserError, match=r"unknown campaign .*did you mean 'c'"):
+    with pytest.raises(UserError, match=r"campaign.*'cc'.*'c'"):
         read(tmp_path / "cc")
     (folder / "campaign.json").write_text('{"options": {"colour": "red"}, "attempt": 1, "cells": []}')
-    with pytest.raises(UserError, match=r"c/campaign.json: cannot be read .*options.colour: no such key"):
+    with pytest.raises(UserError, match=r"c/campaign\.json.*options\.colour"):
         read(folder)
 
 

@@ -1,4 +1,4 @@
-"""What a campaign was asked for: read back, none without it, and a damaged one named."""
+"""The options of a campaign are read back; without a file there are none; a damaged file is named."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_options_of_a_campaign_are_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"options": 1}', '{"options": {"slo": "50ms"}}'])
-def test_damaged_options_are_told_with_their_file(tmp_path: Path, text: str) -> None:
+def test_damaged_options_are_refused_with_their_file(tmp_path: Path, text: str) -> None:
     (tmp_path / "campaign.json").write_text(text)
     with pytest.raises(UserError, match=r"campaign\.json: "):
         objective(tmp_path)

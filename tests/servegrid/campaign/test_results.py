@@ -81,7 +81,7 @@ def test_row_written_after_a_crash_that_cut_a_line_off_is_kept(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "1", '{"f1": "x"}', {"f1": 1.0}])
-def test_what_is_no_object_in_a_column_of_objects_is_null_and_told(
+def test_a_value_that_is_no_object_becomes_null_with_a_warning(
     tmp_path: Path, text: object, caplog: pytest.LogCaptureFixture
 ) -> None:
     Writer(tmp_path).append("cell", {"cell": "a", "metrics": text, "versions": '{"torch": "2.13"}'})
@@ -125,7 +125,7 @@ def test_nothing_is_finished_before_the_first_row(tmp_path: Path) -> None:
     assert results.finished(tmp_path / "no-such-campaign") == set()
 
 
-def test_rows_that_a_kill_cut_off_do_not_count_beside_those_of_the_next_run(tmp_path: Path) -> None:
+def test_rows_of_a_killed_run_are_replaced_by_those_of_the_next(tmp_path: Path) -> None:
     Writer(tmp_path).append_all(run("passed", "killed", 1.0)[:1])
     Writer(tmp_path).append_all(run("passed", "next", 2.0))
     assert read(tmp_path)[1]["throughput"].to_list() == [2.0]
@@ -165,20 +165,20 @@ def test_campaign_without_rows_of_a_kind_has_its_columns(tmp_path: Path) -> None
     assert measurements.is_empty()
 
 
-def test_campaign_that_is_not_there_is_told_with_the_nearest_and_the_newest(tmp_path: Path) -> None:
+def test_unknown_campaign_is_refused_with_the_nearest_and_the_newest_names(tmp_path: Path) -> None:
     for name in ("20260103-x", "20260101-x", "20260104-x", "20260102-x"):
         Writer(tmp_path / name).append("cell", {"cell": "a"})
     (tmp_path / "20269999-empty").mkdir()
     with pytest.raises(UserError) as caught:
         read(tmp_path / "20260104-y")
-    said, _, known = str(caught.value).partition("known: ")
-    assert str(tmp_path) in said and "'20260104-y'" in said
-    assert "did you mean '20260104-x'" in said
+    message, _, known = str(caught.value).partition("known: ")
+    assert str(tmp_path) in message and "'20260104-y'" in message
+    assert "did you mean '20260104-x'" in message
     assert known == "20260102-x, 20260104-x, 20260101-x, 20260103-x", "the last written first"
 
 
-def test_first_campaign_that_is_not_there_is_told_so(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="known: none"):
+def test_unknown_campaign_is_refused_where_there_is_none(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"'c'.*none"):
         read(tmp_path / "results" / "c")
 
 
@@ -190,12 +190,12 @@ def test_every_field_of_a_product_is_a_column_of_both_tables() -> None:
     assert set(Product.model_fields) <= set(MEASUREMENTS)
 
 
-def test_every_field_of_a_serving_and_of_what_is_measured_is_a_column() -> None:
+def test_every_field_of_a_serving_and_a_measurement_is_a_column() -> None:
     assert set(Serving.model_fields) <= set(MEASUREMENTS)
     assert set(Measurement.model_fields) - {"windows"} <= set(MEASUREMENTS)
 
 
-def test_rows_of_a_cell_fit_the_columns_and_keep_what_they_say(tmp_path: Path) -> None:
+def test_rows_of_a_cell_fit_the_columns_and_keep_their_values(tmp_path: Path) -> None:
     serving = Serving(batching="dynamic", max_batch_size=8, preferred_batch_sizes=(4, 8))
     plan = LoadPlan(scenario="online", batch_sizes=(1,), concurrency=(1, 4), generator="client")
     cell = Cell(product=PRODUCT, static=serving, dynamic=serving, offline=plan, online=plan, profile="cpu")
@@ -223,7 +223,7 @@ def test_row_of_an_older_campaign_with_a_column_that_is_no_more_is_read(tmp_path
     assert row["throughput"] == POINT["throughput"]
 
 
-def test_published_columns_are_those_of_the_published_tables(tmp_path: Path) -> None:
+def test_published_columns_equal_those_of_the_published_tables(tmp_path: Path) -> None:
     Writer(tmp_path).append("measurement", POINT)
     Writer(tmp_path).append("measurement", POINT | {"scenario": "online"})
     found = published_columns(read(tmp_path)[1], "offline")

@@ -13,7 +13,7 @@ CELL: Row = {"cell": "a", "profile": "cpu", "random_weights": False, "verdict": 
 
 
 def report(results: Path, campaign: str, **row: object) -> None:
-    """What `servegrid report` leaves of a campaign of one cell."""
+    """The tables that `servegrid report` writes for a campaign of one cell."""
     (results / campaign).mkdir(exist_ok=True)
     pl.DataFrame([CELL | row], schema=CELLS).write_parquet(results / campaign / "cells.parquet")
 

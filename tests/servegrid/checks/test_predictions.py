@@ -38,8 +38,8 @@ def requests(server: Any, model: str, expected: int) -> int:
 
 def moved(endpoint: Endpoint, samples: Path, max_batch: int) -> float:
     """The largest change of a value with what shares its batch."""
-    alone, beside = neighbours(endpoint, samples, max_batch, TIMEOUT_S)
-    return float(np.nan_to_num(np.abs(alone["y"] - beside["y"]), nan=np.inf).max())
+    alone, together = neighbours(endpoint, samples, max_batch, TIMEOUT_S)
+    return float(np.nan_to_num(np.abs(alone["y"] - together["y"]), nan=np.inf).max())
 
 
 @pytest.fixture(scope="module")
@@ -103,10 +103,10 @@ def test_a_model_that_depends_on_its_place_in_the_batch_is_found(
     assert moved(server.endpoint(model), values, max_batch=8) > 0.05
 
 
-def test_nan_beside_a_neighbour_is_no_agreement(
+def test_nan_in_a_shared_batch_is_no_agreement(
     server: Any, onnx_artifact: Any, floats: Any, values: Path
 ) -> None:
-    # sqrt of minus the spread in the batch: 0 alone, NaN beside others.
+    # sqrt of minus the spread in the batch: 0 alone, NaN in a shared batch.
     nodes = [
         ("ReduceMean", ["x"], ["m"], {"axes": [0]}),
         ("Sub", ["x", "m"], ["d"], {}),
@@ -131,7 +131,7 @@ def test_tensors_with_no_axis_but_the_batch_come_and_go_as_they_are(
     assert moved(server.endpoint("flat"), tmp_path, 8) == 0
 
 
-def test_server_without_batching_is_asked_for_the_one_batch_that_it_takes(
+def test_server_without_batching_gets_batches_of_its_size(
     server: Any, interface: Any, onnx_artifact: Any, tmp_path: Path
 ) -> None:
     io = interface([("x", "float32", (4, 3))], [("y", "float32", (4, 3))])

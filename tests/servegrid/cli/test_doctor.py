@@ -1,4 +1,4 @@
-"""The doctor: what it finds on this host, and that it says how to mend what is wrong."""
+"""The doctor finds this host's problems and names a remedy for each."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_every_part_of_a_host_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> N
         assert checks["card"].found.startswith("none")
 
 
-def test_missing_libpython_is_told_with_how_to_get_it(
+def test_missing_libpython_is_reported_with_its_package(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(libpython, "find", lambda home: tmp_path / "libpython3.so")
@@ -50,7 +50,7 @@ def test_missing_libpython_is_told_with_how_to_get_it(
     assert f"{sys.version_info.major}.{sys.version_info.minor}" in check.fix
 
 
-def test_prefect_server_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prefect_server_that_does_not_answer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     url = "http://127.0.0.1:9/api"
     monkeypatch.setenv("PREFECT_API_URL", url)
     with temporary_settings({PREFECT_API_URL: url}):
@@ -59,7 +59,7 @@ def test_prefect_server_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyP
     assert check.fix == "start that server, or unset PREFECT_API_URL"
 
 
-def test_lock_folder_that_cannot_be_used_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_lock_folder_that_cannot_be_used_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setattr(environment, "LOCKS", tmp_path / "file")
     check = found(default_site())["device locks"]
@@ -78,7 +78,7 @@ def with_card(monkeypatch: pytest.MonkeyPatch, name: str, capability: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "capability", "said", "mend"),
+    ("name", "capability", "shown", "remedy"),
     [
         (CARD, "9.0", r"NVIDIA H100 80GB HBM3 \(profile h100\)", ""),
         (CARD, "8.0", "profile h100", "compute capability 8.0.*correct profile h100"),
@@ -86,10 +86,10 @@ def with_card(monkeypatch: pytest.MonkeyPatch, name: str, capability: str) -> No
     ],
 )
 def test_fake_card_is_matched_with_the_profiles(
-    monkeypatch: pytest.MonkeyPatch, name: str, capability: str, said: str, mend: str
+    monkeypatch: pytest.MonkeyPatch, name: str, capability: str, shown: str, remedy: str
 ) -> None:
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     with_card(monkeypatch, name, capability)
     check = found(default_site().model_copy(update={"profiles": ROOT / "gpu_profiles"}))["card"]
-    assert re.search(said, check.found)
-    assert re.search(mend, check.fix) if mend else check.fix == ""
+    assert re.search(shown, check.found)
+    assert re.search(remedy, check.fix) if remedy else check.fix == ""

@@ -68,13 +68,13 @@ def test_hostile_text_in_every_option(kind: str, servegrid: Run, home: Path, hap
         if name in FREE and TEXTS[kind].isprintable() and TEXTS[kind]:
             continue
         flag = _flag(name)
-        beside = {"shapes": ["--onnx", "x.onnx"], "samples": ["--onnx", "x.onnx"], "queue": ["--workers"]}
+        required = {"shapes": ["--onnx", "x.onnx"], "samples": ["--onnx", "x.onnx"], "queue": ["--workers"]}
         server = ["--server", "remote", "--url", "grpcs://h:1"]
-        beside |= {"ca_file": server, "headers_file": server}
-        said = refusal(servegrid, home, "plan", f"{flag}={TEXTS[kind]}", *beside.get(name, []))
+        required |= {"ca_file": server, "headers_file": server}
+        message = refusal(servegrid, home, "plan", f"{flag}={TEXTS[kind]}", *required.get(name, []))
         named = (name, flag, f"unknown {flag.strip('-')}", "unknown GPU profile", f"{name}.0", "server")
-        assert any(word in said for word in named) or name in ("formats", "shapes", "samples"), said
-    happened(said)
+        assert any(word in message for word in named) or name in ("formats", "shapes", "samples"), message
+    happened(message)
 
 
 PARAMETERS = {
@@ -103,9 +103,9 @@ PARAMETERS = {
 def test_hostile_parameter(kind: str, servegrid: Run, home: Path, happened: Any) -> None:
     text, expected = PARAMETERS[kind]
     if expected:
-        said = refusal(servegrid, home, "plan", "--param", text)
-        assert "--param" in said and expected in said
-        happened(said)
+        message = refusal(servegrid, home, "plan", "--param", text)
+        assert "--param" in message and expected in message
+        happened(message)
     else:
         code, output = servegrid("plan", "--param", text)
         assert code == 0, output[-2000:]
@@ -126,12 +126,12 @@ def test_hostile_name_of_a_campaign_or_cell(
         ["compare", "--", text, text],
         ["sweep", f"--resume={text}"],
     ):
-        said = refusal(servegrid, home, *words)
-        assert "up to 100 letters" in said or "unknown campaign" in said or "too long" in said, said
+        message = refusal(servegrid, home, *words)
+        assert "campaign" in message or "too long" in message, message
     for words in (["why", "--", text], ["bundle", "--", text, str(tmp_path / "bundle")]):
         assert "unknown cell" in refusal(servegrid, home, *words)
     assert not (tmp_path / "bundle").exists()
-    happened(said)
+    happened(message)
 
 
 DAMAGED = {"empty": b"", "cut off": b"PAR1\x15\x04", "text": b"model,verdict\n", "binary": bytes(range(256))}
@@ -201,7 +201,7 @@ def test_flow_with_a_campaign_that_leads_out(
     home: Path, monkeypatch: pytest.MonkeyPatch, happened: Any
 ) -> None:
     monkeypatch.setenv("SERVEGRID_RESULTS", str(home))
-    with pytest.raises(UserError, match="up to 100 letters") as caught:
+    with pytest.raises(UserError, match=r"\.\./\.\./out") as caught:
         sweep.fn(campaign="../../out")
     happened(caught.value)
     assert not home.exists()
@@ -228,9 +228,9 @@ def test_hostile_name_in_a_model(kind: str, servegrid: Run, home: Path, models: 
         written = json.dumps(TEXTS[kind])
         new = f"name: {written}" if key == "name" else f"  {written}:"
         path.write_text(text.replace(old, new))
-        said = refusal(servegrid, home, "plan", "--model-dir", str(models / "toy"))
-        assert str(path) in said and key in said and "64 letters" in said
-    happened(said)
+        message = refusal(servegrid, home, "plan", "--model-dir", str(models / "toy"))
+        assert str(path) in message and key in message and "64 letters" in message
+    happened(message)
 
 
 @pytest.mark.fault(

@@ -1,4 +1,4 @@
-"""What the commands do without a name, and what they say of one that is misspelt."""
+"""The commands without a name, and with a misspelt one."""
 
 from __future__ import annotations
 
@@ -58,9 +58,7 @@ def test_report_without_a_campaign_is_of_the_newest(servegrid: Run, home: Path) 
 
 
 @pytest.mark.usefixtures("campaigns")
-def test_pack_without_a_cell_is_of_the_one_that_the_newest_campaign_recommends(
-    servegrid: Run, tmp_path: Path
-) -> None:
+def test_bundle_without_a_cell_takes_the_newest_recommended_one(servegrid: Run, tmp_path: Path) -> None:
     code, output = servegrid("bundle")
     assert code == 0, output
     assert "m-passed" in output and "toy-onnx" in output
@@ -71,9 +69,7 @@ def test_pack_without_a_cell_is_of_the_one_that_the_newest_campaign_recommends(
 
 
 @pytest.mark.usefixtures("campaigns")
-def test_pack_of_a_campaign_or_profile_is_of_what_is_recommended_there(
-    servegrid: Run, tmp_path: Path
-) -> None:
+def test_bundle_of_a_campaign_or_profile_takes_its_recommended_cell(servegrid: Run, tmp_path: Path) -> None:
     assert servegrid("bundle", "--campaign", "z-old")[0] == 0
     assert (tmp_path / "toy-trt" / "certificate.json").is_file()
     for words in (("--campaign", "a-new"), ("--profile", "t4")):
@@ -82,14 +78,16 @@ def test_pack_of_a_campaign_or_profile_is_of_what_is_recommended_there(
 
 
 @pytest.mark.usefixtures("campaigns")
-def test_pack_of_a_cell_without_a_folder_has_the_cell_s_name(servegrid: Run, tmp_path: Path) -> None:
+def test_bundle_of_a_cell_without_a_folder_has_the_cell_s_name(servegrid: Run, tmp_path: Path) -> None:
     code, output = servegrid("bundle", "toy-onnx")
     assert code == 0 and "a-new" in output
     assert (tmp_path / "toy-onnx" / "certificate.json").is_file()
 
 
 @pytest.mark.parametrize("command", ["report", "bundle"])
-def test_no_campaign_at_all_is_told(command: str, servegrid: Run, home: Path) -> None:
+def test_without_any_campaign_the_command_ends_with_an_error(
+    command: str, servegrid: Run, home: Path
+) -> None:
     code, output = servegrid(command)
     assert (code, len(output.splitlines())) == (2, 1)
     assert str(home / "results") in output and "servegrid sweep" in output
@@ -135,13 +133,13 @@ MISSPELT = {
 
 @pytest.mark.usefixtures("campaigns")
 @pytest.mark.parametrize("line", MISSPELT)
-def test_misspelt_name_is_told_with_the_nearest(line: str, servegrid: Run, home: Path) -> None:
+def test_misspelt_name_is_refused_with_the_nearest(line: str, servegrid: Run, home: Path) -> None:
     (home / "results" / "m-passed" / "campaign.json").touch()
     code, output = servegrid(*line.split())
     assert code == 2
-    said = " ".join(output.replace("│", " ").split()).lower()
-    assert "did you mean" in said, output
-    assert MISSPELT[line] in said.split("did you mean")[1].split("?")[0], output
+    message = " ".join(output.replace("│", " ").split()).lower()
+    assert "did you mean" in message, output
+    assert MISSPELT[line] in message.split("did you mean")[1].split("?")[0], output
 
 
 def test_sweep_on_a_profile_that_is_misspelt_ends_before_prefect_starts(servegrid: Run, home: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the commands print: no name is split or cut, in a terminal of any width or in a pipe."""
+"""Printed tables: no name is split or cut, in a terminal of any width or in a pipe."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def piped(*words: str, env: dict[str, str]) -> str:
 
 
 def in_a_terminal(*words: str, env: dict[str, str]) -> str:
-    """What a terminal of 80 columns gets, without colours."""
+    """The output in a terminal of 80 columns, without colours."""
     master, slave = pty.openpty()
     with subprocess.Popen([*COMMAND, *words], env=env, stdin=slave, stdout=slave, stderr=slave) as process:
         os.close(slave)
@@ -84,17 +84,17 @@ def test_plan_names_the_same_cells_whole_in_a_pipe_and_in_a_terminal(site: dict[
         assert all(word in shown.split() for word in reason.split()), reason
 
 
-def test_doctor_shows_how_to_mend_what_is_missing_whole(site: dict[str, str]) -> None:
+def test_doctor_shows_the_whole_remedy(site: dict[str, str]) -> None:
     """A command to be copied stands in one line of a pipe; in a terminal no word of it is cut."""
     site["PREFECT_API_URL"] = "http://127.0.0.1:9/api"
     rows = [line.split("\t") for line in piped("doctor", env=site).splitlines()]
     assert {len(row) for row in rows} == {3}
-    mend = next(row[2] for row in rows if row[0] == "Prefect")
-    assert "PREFECT_API_URL" in mend
+    remedy = next(row[2] for row in rows if row[0] == "Prefect")
+    assert "PREFECT_API_URL" in remedy
     shown = in_a_terminal("doctor", env=site)
     words = re.sub("[┃│]", " ", shown).split()
-    for what, _, mend in rows[1:]:
-        assert not [word for word in f"{what} {mend}".split() if word not in words]
+    for what, _, remedy in rows[1:]:
+        assert not [word for word in f"{what} {remedy}".split() if word not in words]
 
 
 @pytest.mark.parametrize("words", [("history",), ("compare", "c1", "c2"), ("report", "c2")], ids=" ".join)
@@ -150,7 +150,7 @@ def test_wide_terminal_has_one_line_a_row(terminal: Terminal, monkeypatch: pytes
     assert fit([HEAD, *ROWS], 60) and not fit([HEAD, *ROWS], 30)
 
 
-def test_what_would_break_a_line_of_a_pipe_does_not(capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_do_not_break_a_line_of_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("a", "b"), [("x\ty", "[red]two\nlines[/] :smile: \x1b[2J")])
     assert capsys.readouterr().out == "a\tb\nx\\ty\t[red]two lines[/] :smile: \\x1b[2J\n"
 

@@ -1,4 +1,4 @@
-"""What errors say and carry."""
+"""The text and the fields of errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from servegrid.domain.errors import ServegridError, StepError, UnsupportedError, UserError, unknown
 
 
-def test_unknown_name_is_told_with_the_nearest_first_and_all() -> None:
+def test_unknown_name_has_the_nearest_first_and_all_names() -> None:
     error = unknown("format", "onxx", ["ts-trace", "onnx", "onnx-rt"])
     assert isinstance(error, UserError)
     assert str(error) == (
@@ -17,7 +17,7 @@ def test_unknown_name_is_told_with_the_nearest_first_and_all() -> None:
     )
 
 
-def test_unknown_name_far_from_all_is_told_without_a_guess() -> None:
+def test_unknown_name_far_from_all_has_no_guess() -> None:
     assert str(unknown("format", "zzz", ("onnx",))) == "unknown format 'zzz': known: onnx"
 
 
@@ -26,8 +26,8 @@ def test_unknown_name_where_nothing_is_known_says_none() -> None:
 
 
 def test_at_most_three_names_are_guessed() -> None:
-    said = str(unknown("profile", "a1", ["a10", "a11", "a12", "a13", "a14"]))
-    assert said.partition("known:")[0].count("'a1") == 1 + 3
+    message = str(unknown("profile", "a1", ["a10", "a11", "a12", "a13", "a14"]))
+    assert message.partition("known:")[0].count("'a1") == 1 + 3
 
 
 def test_step_error_keeps_log_and_command_when_pickled() -> None:

@@ -37,11 +37,11 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("kind", WRONG)
 @pytest.mark.fault("Inputs: profiles", "one line that names file and key", what="a profile with")
 def test_wrong_profile(kind: str, tmp_path: Path, happened: Any) -> None:
-    change, said = WRONG[kind]
+    change, message = WRONG[kind]
     path = tmp_path / "cpu.yaml"
     path.write_text(yaml.safe_dump(yaml.safe_load((ROOT / "gpu_profiles" / "cpu.yaml").read_text()) | change))
     with pytest.raises(UserError) as caught:
         load_profile(tmp_path, "cpu")
-    assert str(caught.value).startswith(f"{path}: {said}")
+    assert str(caught.value).startswith(f"{path}: {message}")
     assert "\n" not in str(caught.value)
     happened(caught.value)

@@ -1,4 +1,4 @@
-"""What Triton releases carry: the file holds figures with sources, and agrees with what runs here."""
+"""Triton's releases: the file holds figures with sources, and agrees with the installed server."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_release_fits_a_card_that_its_cuda_knows_and_that_it_still_supports(
     assert not found & not_fits
 
 
-def test_why_a_release_does_not_fit_is_told() -> None:
+def test_the_reason_why_a_release_does_not_fit_is_given() -> None:
     known = load_releases()
     assert why_not_on("24.10", "7.0", known) is None
     assert why_not_on("25.02", "7.0", known) == "Triton 25.02 wants compute capability 7.5, not 7.0"

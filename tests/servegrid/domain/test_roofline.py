@@ -34,7 +34,7 @@ def test_a_precision_that_the_machine_is_slow_in_is_widened() -> None:
 
 
 @pytest.mark.parametrize("change", [{"flops": None}, {"weights": None}])
-def test_what_was_not_counted_has_no_limit(change: dict[str, None]) -> None:
+def test_without_counted_operations_there_is_no_limit(change: dict[str, None]) -> None:
     roofline = Roofline(count=COUNT.model_copy(update=change), ceilings=MACHINE)
     serving = Serving(batching="static", max_batch_size=8)
     assert roofline.limit("fp32", 1) is None

@@ -25,6 +25,6 @@ def test_objective_is_read(text: str, statistic: str, ms: float) -> None:
 @pytest.mark.parametrize(
     "text", ["50ms", "p98=50ms", "p99=50", "p99=0ms", "p99=-1ms", "p99=1e3ms", "p99 = 50 ms"]
 )
-def test_what_is_none_is_refused_with_what_to_write(text: str) -> None:
+def test_wrong_objective_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(UserError, match=r"--slo .*p99=50ms"):
         from_option(text)

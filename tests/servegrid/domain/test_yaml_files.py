@@ -48,14 +48,14 @@ WRONG = {
 @pytest.mark.parametrize("kind", WRONG)
 @pytest.mark.fault("Inputs: YAML", "one line that names the file, the line and what is wrong")
 def test_a_file_that_is_no_mapping_of_settings(kind: str, tmp_path: Path, happened: Any) -> None:
-    text, said = WRONG[kind]
+    text, named = WRONG[kind]
     path = tmp_path / "model.yaml"
     path.write_bytes(text)
     with pytest.raises(UserError) as caught:
         load_yaml(path, ModelSpec)
     message = str(caught.value)
     assert message.startswith(f"{path}: ")
-    assert said in message
+    assert named in message
     assert "\n" not in message
     happened(message)
 
@@ -72,7 +72,7 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("yaml") / "it.yaml"
 
 
-def said_of(path: Path, kind: type[Value]) -> str:
+def message_of(path: Path, kind: type[Value]) -> str:
     """The error that reading gives, or "" where the file can be used; any other exception is a defect."""
     try:
         load_yaml(path, kind)
@@ -85,14 +85,14 @@ def said_of(path: Path, kind: type[Value]) -> str:
 @settings(deadline=None, max_examples=50)
 def test_any_bytes_end_in_one_line(text: bytes, scratch: Path) -> None:
     scratch.write_bytes(text)
-    assert "\n" not in said_of(scratch, GpuProfile)
+    assert "\n" not in message_of(scratch, GpuProfile)
 
 
 @given(data=st.dictionaries(st.sampled_from([*ModelSpec.model_fields, "x\ny"]), VALUES, max_size=6))
 @settings(deadline=None, max_examples=50)
 def test_any_values_under_a_models_keys_end_in_one_short_line(data: dict[str, Any], scratch: Path) -> None:
     scratch.write_text(yaml.safe_dump(data, allow_unicode=True), encoding="utf-8", errors="surrogatepass")
-    message = said_of(scratch, ModelSpec)
+    message = message_of(scratch, ModelSpec)
     assert message, "a spec needs more than these"
     assert "\n" not in message
 
@@ -100,4 +100,4 @@ def test_any_values_under_a_models_keys_end_in_one_short_line(data: dict[str, An
 def test_a_long_wrong_value_is_shown_in_part(tmp_path: Path) -> None:
     path = tmp_path / "model.yaml"
     path.write_text(yaml.safe_dump({"name": ["x" * 1000] * 1000, "y" * 1000: 1}))
-    assert len(said_of(path, ModelSpec)) < 1500
+    assert len(message_of(path, ModelSpec)) < 1500

@@ -1,4 +1,4 @@
-"""What the native backends are told: accelerators, CUDA graphs, warm-up; and that a real server takes it."""
+"""The configs of native backends: accelerators, CUDA graphs and warm-up; a real server reads them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def io(interface: Any) -> Interface:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_config_says_what_the_accelerator_and_the_serving_say(case: str, io: Interface) -> None:
+def test_config_has_the_accelerator_and_the_serving(case: str, io: Interface) -> None:
     format_, acceleration, golden = CASES[case]
     config = model_config("it", format_, GPU, io, acceleration)  # type: ignore[arg-type]
     expected = pb.ModelConfig()
@@ -98,12 +98,12 @@ def test_accelerated_config_lacks_nothing_but_the_backend(
     format_: Format
     format_, acceleration, _ = CASES[case]  # type: ignore[assignment]
     (tmp_path / FORMATS[format_].file).write_bytes(b"model")
-    # The wheel's server has no GPU here; which kind of device is asked does not change what is checked.
+    # The wheel's server has no GPU here; the kind of device does not change what is checked.
     serving = GPU.model_copy(update={"device_kind": "cpu"})
     name = f"accelerated-{case}"
     write_repository(server.repository, name, format_, serving, io, tmp_path, acceleration)
-    said, _ = server.refusal(name)
-    assert f"unable to find backend library for backend '{FORMATS[format_].native.name}'" in said
+    message, _ = server.refusal(name)
+    assert f"unable to find backend library for backend '{FORMATS[format_].native.name}'" in message
 
 
 @pytest.mark.parametrize(
@@ -124,9 +124,9 @@ def test_wrong_config_fails_otherwise(
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new, 1))
-    said, log = server.refusal("wrong")
-    assert "unable to find backend library" not in said
-    assert wrong in said + log
+    message, log = server.refusal("wrong")
+    assert "unable to find backend library" not in message
+    assert wrong in message + log
 
 
 def test_tensorrt_has_a_graph_for_each_known_batch_size(io: Interface, interface: Any) -> None:

@@ -39,5 +39,5 @@ def test_step_that_loaded_both_frameworks_fails_though_it_ended_well(
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
-    said = "prepare loaded tensorflow and torch in one process"
-    assert (said in done.stdout) == (code == 1)
+    message = "prepare loaded tensorflow and torch in one process"
+    assert (message in done.stdout) == (code == 1)

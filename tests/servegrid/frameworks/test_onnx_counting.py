@@ -48,13 +48,13 @@ def graph(
         ("Mul", (6,), (2, 6), {}, 0),
     ],
 )  # fmt: skip
-def test_an_operator_takes_what_its_shapes_say(
+def test_operations_follow_from_the_shapes(
     node: str, weights: tuple[int, ...], x: tuple[int, ...], attributes: dict[str, Any], flops: int
 ) -> None:
     free = ("batch", *x[1:])
     assert count(graph(node, weights, free, **attributes), {"x": x}) == (flops, np.prod(weights))
 
 
-def test_a_shape_that_only_a_run_would_tell_leaves_the_operations_unknown() -> None:
+def test_a_shape_known_only_at_run_time_leaves_the_operations_unknown() -> None:
     before = (helper.make_node("NonZero", ["x"], ["n"]), helper.make_node("Cast", ["n"], ["b"], to=1))
     assert count(graph("MatMul", (6, 5), ("batch", 6), before=before), {"x": (2, 6)}) == (None, 30)

@@ -17,7 +17,7 @@ import builtins, logging, warnings
 def prepare(variant, output, sources, parameters):
     for category, module, start in {warnings!r}:
         for name in (module, "mine"):
-            message = f"{{start}}, said by {{name}}"
+            message = f"{{start}}, from {{name}}"
             warnings.warn_explicit(message, getattr(builtins, category), "file.py", 1, module=name)
     for logger, known in {logged!r}:
         for name in (logger, "mine"):
@@ -30,7 +30,7 @@ def prepare(variant, output, sources, parameters):
 
 @pytest.fixture
 def lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What is shown of a step that warns in every way that is known, in a library's name and in its own."""
+    """The output of a step that warns in every known way, in a library's name and in its own."""
     names = ("home", "models", "profiles", "sources", "results")
     site = Site.model_validate({name: tmp_path / name for name in names})
     (folder := site.models / "toy").mkdir(parents=True)
@@ -54,7 +54,7 @@ def lines(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_known_warnings_are_not_shown(lines: list[str]) -> None:
     shown = "\n".join(lines)
     for _, module, _ in quiet.WARNINGS:
-        assert f"said by {module}" not in shown
+        assert f"from {module}" not in shown
     for logger, _ in quiet.LOGGED:
         assert f"logged by {logger}" not in shown
 
@@ -62,7 +62,7 @@ def test_known_warnings_are_not_shown(lines: list[str]) -> None:
 def test_all_others_are(lines: list[str]) -> None:
     shown = "\n".join(lines)
     for _, _, start in quiet.WARNINGS:
-        assert f"{start}, said by mine" in shown
+        assert f"{start}, from mine" in shown
     for _, known in quiet.LOGGED:
         assert f"{known}, logged by mine" in shown
     for mine in ("my weights are old", "oneDNN custom operations are on, I think"):

@@ -1,4 +1,4 @@
-"""What `make` checks before it downloads anything."""
+"""The checks of `make` before it downloads anything."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from servegrid.host import before_install, libpython
 from servegrid.store.site import Site
 
 
-def test_this_host_has_what_is_needed(site: Site) -> None:
+def test_this_host_has_all_requirements(site: Site) -> None:
     assert before_install.problem(site.home) is None
 
 

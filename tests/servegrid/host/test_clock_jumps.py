@@ -33,7 +33,7 @@ begun = time.monotonic()
 try:
     proc.run(["sleep", "60"], log_path=folder / "log", timeout_s=0.5)
 except StepError as error:
-    found |= {"said": str(error), "limit": time.monotonic() - begun}
+    found |= {"message": str(error), "limit": time.monotonic() - begun}
 with leases.holding(folder / "lease", "first", wait_s=0):
     begun = time.monotonic()
     try:
@@ -59,7 +59,7 @@ def test_durations_do_not_follow_a_clock_that_jumps(
     assert found["days"] > 1, "the clock jumps"
     assert found["stage"] == pytest.approx(found["slept"], abs=0.05)
     assert 0.3 <= found["slept"] < 5
-    assert "ran past its limit of 0.5 s" in found["said"]
+    assert "ran past its limit of 0.5 s" in found["message"]
     assert 0.5 <= found["limit"] < 10
     assert 0.5 <= found["waited"] < 10
     happened(
@@ -68,7 +68,7 @@ def test_durations_do_not_follow_a_clock_that_jumps(
     )
 
 
-def test_the_time_of_day_is_asked_for_where_a_date_is_wanted_only() -> None:
+def test_the_time_of_day_is_read_only_for_dates() -> None:
     asks = re.compile(r"\btime\.time\(|\bdatetime\.now\(|\butcnow\(|\btime_ns\(\)")
     files = [path for folder in ("flows", "tasks", "servegrid") for path in (ROOT / folder).rglob("*.py")]
     found = {path.relative_to(ROOT).as_posix() for path in files if asks.search(path.read_text())}

@@ -1,4 +1,4 @@
-"""What this host is, and its device's lock."""
+"""The description of this host and the lock of its device."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def held(process: subprocess.Popen[str]) -> bool:
 
 
 def waits(process: subprocess.Popen[str]) -> bool:
-    """Whether the process, once it asked for the lock, does not get it within a time that is ample."""
+    """True if the process waits for the lock and does not get it within an ample time."""
     assert process.stdout is not None
     return not select.select([process.stdout], [], [], 0.4)[0] and process.poll() is None
 
@@ -149,7 +149,7 @@ def test_lock_is_free_after_a_block_that_raised(folder: Path, processes: list[su
     assert held(processes[0])
 
 
-def test_waiting_for_the_device_is_told(
+def test_waiting_for_the_device_is_logged(
     folder: Path, processes: list[subprocess.Popen[str]], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "servegrid")
@@ -198,7 +198,7 @@ def test_host_is_this_one() -> None:
     assert (host().driver is None) == (not gpu_names())
 
 
-def test_card_is_told_by_capability_and_driver_where_there_is_one() -> None:
+def test_the_host_has_its_cards_capability_and_driver() -> None:
     assert set(card()) == ({"compute_capability", "driver"} if gpu_names() else set())
 
 
@@ -224,7 +224,7 @@ def test_each_card_of_a_host_has_its_own_lock_with_a_fake_driver(monkeypatch: py
     assert names == ["GPU-1", "GPU-1", "cpu", "GPU-2", "GPU-2", "cpu"]
 
 
-def test_what_is_started_sees_one_card_of_a_fake_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_started_processes_see_one_card_of_a_fake_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0")
     monkeypatch.setattr(environment, "card_uuid", lambda: "GPU-2")
     environment.pin_card()

@@ -51,7 +51,7 @@ def test_looks_are_put_together() -> None:
     ("pids", "foreign"),
     [((os.getpid(), STRANGER), 1), ((), 0), ((STRANGER,), None)],  # the last: numbers of another name space
 )
-def test_processes_of_others_are_told_from_ours(pids: tuple[int, ...], foreign: int | None) -> None:
+def test_foreign_processes_are_distinguished_from_ours(pids: tuple[int, ...], foreign: int | None) -> None:
     found = facts([sample(library(pids), None, {os.getpid()})])
     assert found is not None
     assert found.foreign_processes == foreign
@@ -82,7 +82,7 @@ def test_made_up_answers_of_nvml_are_read_by_its_real_names() -> None:
 
 
 def library(pids: tuple[int, ...]) -> SimpleNamespace:
-    """NVML, as it were, with a card that does not tell its power and these processes on it."""
+    """A stand-in for NVML: a card without a power reading, with these processes on it."""
 
     def refuse(handle: Any) -> int:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)

@@ -88,7 +88,7 @@ def test_temporary_files_of_a_program_are_where_ours_are(
     assert Path(proc.tail(tmp_path / "log", lines=1)).is_relative_to(tmp_path)
 
 
-def test_failure_tells_code_last_lines_log_and_command(tmp_path: Path, processes: Any) -> None:
+def test_failure_has_code_last_lines_log_and_command(tmp_path: Path, processes: Any) -> None:
     code = "import sys\nfor i in range(30): print('line', i)\nsys.exit(7)"
     with pytest.raises(StepError) as caught:
         proc.run(processes.python(code), log_path=tmp_path / "log", timeout_s=30)
@@ -99,30 +99,30 @@ def test_failure_tells_code_last_lines_log_and_command(tmp_path: Path, processes
     assert shlex.split(caught.value.command) == processes.python(code)
 
 
-def test_failure_tells_the_given_repeat_command_instead(tmp_path: Path) -> None:
+def test_failure_has_the_given_repeat_command(tmp_path: Path) -> None:
     with pytest.raises(StepError) as caught:
         proc.run(["false"], log_path=tmp_path / "log", timeout_s=30, repeat="do it again")
     assert caught.value.command == "do it again"
 
 
-@pytest.mark.fault("Processes", "told which", what="a program is not there")
+@pytest.mark.fault("Processes", "an error that names the program", what="a program is not there")
 def test_program_that_is_not_there_is_a_failed_step(tmp_path: Path) -> None:
     with pytest.raises(StepError, match="No such file or directory: 'no-such-program'"):
         proc.run(["no-such-program"], log_path=tmp_path / "log", timeout_s=30)
 
 
-@pytest.mark.fault("Processes", "told, with log and repeat command", what="a child is killed")
-def test_program_that_is_killed_is_asked_whether_memory_ran_out(tmp_path: Path, processes: Any) -> None:
+@pytest.mark.fault("Processes", "an error with log and repeat command", what="a child is killed")
+def test_killed_program_may_have_run_out_of_memory(tmp_path: Path, processes: Any) -> None:
     code = "import os; print('big', flush=True); os.kill(os.getpid(), 9)"
-    with pytest.raises(StepError, match=r"^was killed \(out of memory\?\)\n(.*\n)*big$") as caught:
+    with pytest.raises(StepError, match=r"(?s)killed.*memory.*\nbig$") as caught:
         proc.run(processes.python(code), log_path=tmp_path / "log", timeout_s=30)
     assert caught.value.log == str(tmp_path / "log")
     assert shlex.split(caught.value.command) == processes.python(code)
 
 
-@pytest.mark.fault("Processes", "told, with log and repeat command", what="a child crashes")
-def test_program_that_another_signal_ends_is_not_said_to_lack_memory(tmp_path: Path, processes: Any) -> None:
-    with pytest.raises(StepError, match=r"^ended with exit code 139"):
+@pytest.mark.fault("Processes", "an error with log and repeat command", what="a child crashes")
+def test_program_that_another_signal_ended_did_not_run_out_of_memory(tmp_path: Path, processes: Any) -> None:
+    with pytest.raises(StepError, match=r"\b139\b"):
         proc.run(
             processes.python("import os; os.kill(os.getpid(), 11)"), log_path=tmp_path / "log", timeout_s=30
         )
@@ -142,7 +142,9 @@ for _ in range(64):
 CGROUPS = Path("/sys/fs/cgroup/memory")
 
 
-@pytest.mark.fault("Processes", "told that memory has ended", what="a child reaches its limit of memory")
+@pytest.mark.fault(
+    "Processes", "an error that says that memory ended", what="a child reaches its limit of memory"
+)
 def test_child_that_reaches_its_limit_of_memory(tmp_path: Path, processes: Any, happened: Any) -> None:
     with pytest.raises(StepError) as caught:
         proc.run(processes.python(ALLOCATES), log_path=tmp_path / "log", timeout_s=30)
@@ -152,7 +154,7 @@ def test_child_that_reaches_its_limit_of_memory(tmp_path: Path, processes: Any, 
 
 
 @pytest.mark.fault(
-    "Processes", "told that it may have been memory", what="the kernel kills a child for memory"
+    "Processes", "an error that says that memory may have ended", what="the kernel kills a child for memory"
 )
 def test_child_that_the_kernel_kills_for_memory(tmp_path: Path, processes: Any, happened: Any) -> None:
     group = CGROUPS / f"servegrid-{uuid.uuid4().hex}"
@@ -162,7 +164,7 @@ def test_child_that_the_kernel_kills_for_memory(tmp_path: Path, processes: Any, 
     except OSError as error:
         pytest.skip(f"a limit of the kernel's own cannot be set here: {error}")
     try:
-        with pytest.raises(StepError, match=r"^was killed \(out of memory\?\)") as caught:
+        with pytest.raises(StepError, match=r"killed.*memory") as caught:
             proc.run(processes.python(ALLOCATES, group / "tasks"), log_path=tmp_path / "log", timeout_s=30)
         happened(str(caught.value).splitlines()[0])
     finally:
@@ -170,9 +172,9 @@ def test_child_that_the_kernel_kills_for_memory(tmp_path: Path, processes: Any, 
 
 
 @pytest.mark.fault("Processes", KILLED, what="a child and its child hang, and heed no SIGTERM")
-def test_time_limit_ends_the_whole_family_and_says_so(tmp_path: Path, processes: Any) -> None:
+def test_time_limit_ends_all_processes_with_an_error(tmp_path: Path, processes: Any) -> None:
     start = time.monotonic()
-    with pytest.raises(StepError, match=r"^ran past its limit of 0\.8 s") as caught:
+    with pytest.raises(StepError, match=r"\b0\.8 s") as caught:
         proc.run(processes.family(tmp_path / "pids"), log_path=tmp_path / "log", timeout_s=0.8)
     assert time.monotonic() - start < 20
     processes.assert_gone(processes.pids(tmp_path / "pids"), 2)

@@ -50,7 +50,7 @@ def test_running_program_that_does_not_stop_is_killed_with_its_family(tmp_path: 
     processes.assert_gone(family, 2)
 
 
-def test_killing_a_program_that_does_not_stop_is_told(
+def test_killing_a_program_that_does_not_stop_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, processes: Any
 ) -> None:
     with proc.running(processes.family(tmp_path / "pids"), log_path=tmp_path / "log", stop_s=0.3):

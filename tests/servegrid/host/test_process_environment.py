@@ -1,4 +1,4 @@
-"""What the programs that we start are told: to wait without spinning, to send nothing, and to write nothing
+"""The environment of the programs that we start: they wait without spinning, send nothing, and write nothing
 outside the site."""
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def at(tmp_path: Path) -> Workplace:
 
 
 def prepare(at: Workplace, body: str, output: Path) -> Any:
-    """What a step finds in its process: the lines of `body` fill the dictionary `found`."""
+    """The values that a step finds in its process: the lines of `body` fill the dictionary `found`."""
     lines = ["import json, os", "def prepare(variant, output, sources, parameters):", "    found = {}"]
     lines += [f"    {line}" for line in body.splitlines()]
     lines += ["    (output / 'found.json').write_text(json.dumps(found))", "    return {}"]
@@ -46,13 +46,13 @@ def prepare(at: Workplace, body: str, output: Path) -> Any:
     return read_json(output / "found.json")
 
 
-def test_any_program_is_told_the_defaults(tmp_path: Path, processes: Any) -> None:
+def test_any_program_gets_the_defaults(tmp_path: Path, processes: Any) -> None:
     log = tmp_path / "log"
     proc.run(
         processes.python("import json, os; print(json.dumps({**os.environ}))"), log_path=log, timeout_s=30
     )
-    told = json.loads(log.read_text().splitlines()[-1])
-    assert {name: told[name] for name in process_environment.DEFAULTS} == process_environment.DEFAULTS
+    shown = json.loads(log.read_text().splitlines()[-1])
+    assert {name: shown[name] for name in process_environment.DEFAULTS} == process_environment.DEFAULTS
 
 
 def test_caches_of_a_step_are_below_its_home(at: Workplace, tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_caches_of_a_step_are_below_its_home(at: Workplace, tmp_path: Path) -> N
         assert Path(found[name]).is_relative_to(at.site.home), name
 
 
-def test_what_the_user_has_set_stays(at: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_of_the_user_stay(at: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     users = {name: f"of the user {number}" for number, name in enumerate([*TOLD, "OMP_NUM_THREADS"])}
     for name, value in users.items():
         monkeypatch.setenv(name, value)

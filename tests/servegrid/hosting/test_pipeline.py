@@ -37,7 +37,7 @@ class Gated:
 
 
 class Asking:
-    """A pipeline of batches of up to 8, and what was asked of it."""
+    """A pipeline of batches of up to 8, and the batches that it got."""
 
     def __init__(self) -> None:
         self.session: Gated
@@ -47,11 +47,11 @@ class Asking:
             return self.session
 
         self.pipeline = Pipeline(open_session, 8)
-        self.asked: list[tuple[Array, Future[Any]]] = []
+        self.requests: list[tuple[Array, Future[Any]]] = []
 
     def put(self, x: Array) -> None:
         answer: Future[Any] = Future()
-        self.asked.append((x, answer))
+        self.requests.append((x, answer))
         self.pipeline.put(Waiting({"x": x}, answer.set_result))
 
     def occupied(self) -> None:
@@ -76,27 +76,29 @@ def asking() -> Asking:
     return Asking()
 
 
-def test_what_came_while_one_ran_shares_the_next_batch(asking: Asking) -> None:
+def test_requests_that_arrive_during_a_batch_share_the_next(asking: Asking) -> None:
     asking.occupied()
     for size in (1, 2, 3):
         asking.put(np.full((size, 2), size))
     asking.finish()
     assert asking.session.sizes == [1, 6]
-    for x, answer in asking.asked:
+    for x, answer in asking.requests:
         np.testing.assert_array_equal(answer.result(0)["y"], 2 * x)
 
 
-def test_other_shapes_and_what_does_not_fit_run_later_and_in_order(asking: Asking) -> None:
+def test_other_shapes_and_large_requests_run_later_in_order(asking: Asking) -> None:
     asking.occupied()
     for shape in ((2, 2), (2, 5), (3, 5), (3, 2)):  # 10 samples: the last has to wait for room
         threading.Thread(target=asking.put, args=(np.ones(shape),)).start()
-        until(lambda wanted=shape: asking.asked[-1][0].shape == wanted)  # type: ignore[misc]
+        until(lambda wanted=shape: asking.requests[-1][0].shape == wanted)  # type: ignore[misc]
     until(lambda: len(asking.pipeline._waiting) == 3)
     asking.session.permits.release(100)
-    until(lambda: all(answer.done() for _, answer in asking.asked))
+    until(lambda: all(answer.done() for _, answer in asking.requests))
     asking.finish()
     assert sorted(asking.session.sizes[1:]) == [2, 3, 5]
-    assert [answer.result(0)["y"].shape for _, answer in asking.asked] == [x.shape for x, _ in asking.asked]
+    assert [answer.result(0)["y"].shape for _, answer in asking.requests] == [
+        x.shape for x, _ in asking.requests
+    ]
 
 
 def test_an_error_goes_to_each_request_of_its_batch_and_to_no_other(asking: Asking) -> None:
@@ -104,10 +106,10 @@ def test_an_error_goes_to_each_request_of_its_batch_and_to_no_other(asking: Aski
     asking.put(np.ones((1, 2)))
     asking.put(-np.ones((1, 2)))
     asking.session.permits.release(2)
-    until(lambda: all(answer.done() for _, answer in asking.asked))
+    until(lambda: all(answer.done() for _, answer in asking.requests))
     asking.put(np.ones((1, 2)))
     asking.finish()
-    found = [answer.result(0) for _, answer in asking.asked]
+    found = [answer.result(0) for _, answer in asking.requests]
     assert [str(answer) == "negative" for answer in found] == [False, True, True, False]
 
 
@@ -132,7 +134,7 @@ def test_an_answer_that_nobody_takes_keeps_no_other_from_its_own(capfd: pytest.C
     assert "the client is gone" in capfd.readouterr().err
 
 
-def test_what_opening_raises_reaches_who_opens() -> None:
+def test_an_error_on_opening_reaches_the_caller() -> None:
     def fail() -> None:
         raise RuntimeError("no such device")
 

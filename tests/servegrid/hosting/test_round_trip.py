@@ -1,4 +1,4 @@
-"""What goes into a hosted model comes out of it, bit for bit: data types, shapes, sizes, neighbours."""
+"""A hosted identity model returns its input bit for bit: data types, shapes, sizes, neighbours."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_every_request_of_a_batch_that_raises_gets_the_error(server: Any, lookup
     server.client.unload_model(model)
 
 
-def test_a_damaged_model_file_says_so_when_it_loads(server: Any, lookup: Any, tmp_path: Path) -> None:
+def test_a_damaged_model_file_does_not_load(server: Any, lookup: Any, tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"not a model")
     with pytest.raises(InferenceServerException, match="Protobuf parsing failed"):
         server.load("broken", tmp_path, lookup[1])
@@ -84,7 +84,7 @@ def test_a_changed_byte_of_the_weights_does_not_go_unseen(server: Any, lookup: A
     server.client.unload_model(model)
 
 
-def test_a_session_may_give_back_what_it_got(server: Any, lookup: Any) -> None:
+def test_a_session_may_return_its_input(server: Any, lookup: Any) -> None:
     io = lookup[1].model_copy(update={"outputs": lookup[1].inputs})
     write_repository(
         server.repository, "same", "onnx", Serving(batching="static", max_batch_size=8), io, lookup[0]
@@ -211,9 +211,7 @@ def test_a_package_of_another_cpu_is_refused(server: Any, tmp_path: Path) -> Non
     (tmp_path / "built_for.json").write_text('{"instruction_sets": ["avx2048"]}')
     static = Serving(batching="static", max_batch_size=4)
     server.write("elsewhere", tmp_path, SCALE, format_="aoti", serving=static)
-    with pytest.raises(
-        InferenceServerException, match="compiled for a CPU with avx2048, which this one lacks"
-    ):
+    with pytest.raises(InferenceServerException, match="avx2048"):
         server.client.load_model("elsewhere")
 
 
@@ -256,6 +254,6 @@ def test_the_log_has_no_traceback_and_no_warning_from_answers(server: Any, float
     for size in (1, 2, 8):
         server.ask(float_identity, {"x": np.zeros((size, 3), np.float32)})
     unload(server.client, float_identity, timeout_s=10.0)  # what a destructor prints, it prints by now
-    said = server.log[start:]
+    logged = server.log[start:]
     for noise in ("PyCapsule", "Traceback", "Warning", "ValueError"):
-        assert noise not in said
+        assert noise not in logged

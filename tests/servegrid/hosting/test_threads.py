@@ -26,7 +26,7 @@ def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-def told() -> dict[str, str | None]:
+def settings() -> dict[str, str | None]:
     return {name: os.environ.get(name) for name in NAMES}
 
 
@@ -41,16 +41,16 @@ def test_process_that_may_use_one_core_has_one() -> None:
 def test_instances_share_the_cores(monkeypatch: pytest.MonkeyPatch, instances: int, each: int) -> None:
     monkeypatch.setattr(threads, "cores", lambda: 8)
     threads.limit(instances)
-    assert told() == dict(zip(NAMES, (str(each), "PASSIVE", str(each), "1"), strict=True))
+    assert settings() == dict(zip(NAMES, (str(each), "PASSIVE", str(each), "1"), strict=True))
     assert threads.count() == each
 
 
 @pytest.mark.parametrize(("users", "each"), [("3", 3), ("3,1", 3)])
-def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch, users: str, each: int) -> None:
+def test_settings_of_the_user_stay(monkeypatch: pytest.MonkeyPatch, users: str, each: int) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", users)
     monkeypatch.setenv("OMP_WAIT_POLICY", "ACTIVE")
     threads.limit(2)
-    assert told() == dict(zip(NAMES, (users, "ACTIVE", str(each), "1"), strict=True))
+    assert settings() == dict(zip(NAMES, (users, "ACTIVE", str(each), "1"), strict=True))
     assert threads.count() == each
 
 

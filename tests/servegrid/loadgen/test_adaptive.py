@@ -37,7 +37,7 @@ def explore(server: Server, most: int) -> tuple[dict[int, Measured], list[str]]:
     points: dict[int, Measured] = {}
     reasons = []
     while following := next_concurrency(points, most):
-        assert following.concurrency not in points, "a point was asked for twice"
+        assert following.concurrency not in points, "a point was measured twice"
         points[following.concurrency] = server(following.concurrency)
         reasons.append(following.why)
     return points, reasons

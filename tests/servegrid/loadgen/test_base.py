@@ -93,11 +93,11 @@ def test_batch_goes_round_at_the_end(five: Samples, start: int, size: int, rows:
     np.testing.assert_array_equal(batch.arrays["mask"], MASK[rows])
 
 
-@pytest.mark.parametrize(("asked", "written"), [(3, 3), (64, 5)])
+@pytest.mark.parametrize(("wanted", "written"), [(3, 3), (64, 5)])
 def test_perf_analyzer_is_given_the_samples_byte_for_byte(
-    five: Samples, tmp_path: Path, asked: int, written: int
+    five: Samples, tmp_path: Path, wanted: int, written: int
 ) -> None:
-    five.write_perf_analyzer(tmp_path / "inputs.json", asked)
+    five.write_perf_analyzer(tmp_path / "inputs.json", wanted)
     rows = json.loads((tmp_path / "inputs.json").read_text())["data"]
     assert len(rows) == written
     for i, row in enumerate(rows):

@@ -120,7 +120,7 @@ def rate_windows(*throughputs: float, offered: float = 100.0) -> list[Window]:
     return [Window(throughput=t, avg_ms=5.0, offered=offered) for t in throughputs]
 
 
-def test_at_a_rate_windows_are_judged_by_what_was_due() -> None:
+def test_at_a_rate_windows_are_judged_by_the_due_requests() -> None:
     assert stable([Window(throughput=t, avg_ms=5.0, offered=t) for t in (80, 100, 120)])  # as arrivals vary
     assert not stable(rate_windows(80, 80, 80))
     assert not keeps_up(rate_windows(100, 80, 80))

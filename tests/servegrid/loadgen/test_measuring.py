@@ -68,7 +68,7 @@ def test_every_column_is_measured(measured: Measurement) -> None:
     assert measured.generator in GENERATORS
 
 
-def test_windows_and_requests_are_as_many_as_asked(measured: Measurement) -> None:
+def test_windows_and_requests_are_as_many_as_planned(measured: Measurement) -> None:
     assert len(measured.windows) >= STABLE_WINDOWS
     assert measured.request_count >= STABLE_WINDOWS * POINT.request_count
     last = [window.throughput for window in measured.windows[-STABLE_WINDOWS:]]
@@ -98,7 +98,7 @@ def regions(server: Any) -> set[str]:
     return {n for n in names if n == "y" or n.startswith("x_") or (n.startswith(prefix) and n not in own)}
 
 
-def test_the_generator_tells_its_own_load(measured: Measurement) -> None:
+def test_the_generator_reports_its_own_load(measured: Measurement) -> None:
     assert measured.generator_processes
     assert measured.generator_cores is not None
     assert 0 < measured.generator_cores < measured.generator_processes * 2
@@ -212,7 +212,7 @@ def test_a_killed_generator_is_an_error_and_stands_in_nobodys_way(
             process = under_way(server, pending)
             assert regions(server)
             process.kill()
-            with pytest.raises(StepError, match="was killed") as caught:
+            with pytest.raises(StepError, match="killed") as caught:
                 pending.result(timeout=10.0)
             assert Path(caught.value.log).is_file()
     assert not regions(server)

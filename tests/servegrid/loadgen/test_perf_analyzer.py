@@ -80,21 +80,21 @@ def test_a_whole_result_is_read_in_milliseconds(table: Path) -> None:
 
 
 def test_a_missing_table_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(StepError, match="lack batch 4, concurrency 2") as caught:
+    with pytest.raises(StepError, match=r"batch 4\b.*concurrency 2\b") as caught:
         perf_analyzer.parse(RECORDED, recorded("whole"), tmp_path / "table.csv")
     assert caught.value.log == str(tmp_path / "output.log")
 
 
 @pytest.mark.parametrize("run", ["two_windows", "unstable"])
 def test_a_run_that_gave_up_is_an_error(tmp_path: Path, run: str) -> None:
-    with pytest.raises(StepError, match="lack batch 4, concurrency 2"):
+    with pytest.raises(StepError, match=r"batch 4\b.*concurrency 2\b"):
         perf_analyzer.parse(RECORDED, recorded(run), tmp_path / "table.csv")
 
 
 def test_a_table_of_another_concurrency_is_an_error(table: Path) -> None:
-    asked = RECORDED.model_copy(update={"concurrency": 8})
-    with pytest.raises(StepError, match="lack batch 4, concurrency 8"):
-        perf_analyzer.parse(asked, recorded("whole"), table)
+    other = RECORDED.model_copy(update={"concurrency": 8})
+    with pytest.raises(StepError, match=r"batch 4\b.*concurrency 8\b"):
+        perf_analyzer.parse(other, recorded("whole"), table)
 
 
 def test_a_table_that_breaks_off_is_an_error(table: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_table_that_breaks_off_is_an_error(table: Path) -> None:
 def test_fewer_than_three_windows_are_an_error(table: Path) -> None:
     lines = recorded("whole").splitlines(keepends=True)
     output = "".join(line for line in lines if "Pass [1]" not in line)
-    with pytest.raises(StepError, match="partial result: 2 windows"):
+    with pytest.raises(StepError, match="2 windows"):
         perf_analyzer.parse(RECORDED, output, table)
 
 
@@ -118,7 +118,7 @@ def test_a_column_without_a_number_is_an_error(table: Path, column: str, value: 
     names, values = (line.split(",") for line in table.read_text().split("\n")[:2])
     values[names.index(column)] = value
     table.write_text(f"{','.join(names)}\n{','.join(values)}\n")
-    with pytest.raises(StepError, match=r"partial result|lack batch 4"):
+    with pytest.raises(StepError, match=r"windows|batch 4\b"):
         perf_analyzer.parse(RECORDED, recorded("whole"), table)
 
 
@@ -166,7 +166,7 @@ def test_the_command_runs_on_this_host(site: Site) -> None:
     assert [d.version for d in distributions(path=[str(wheel)])] == [perf_analyzer.VERSION]
 
 
-def test_where_it_is_not_installed_the_problem_says_what_to_run(site: Site, tmp_path: Path) -> None:
+def test_if_it_is_not_installed_the_problem_names_the_command(site: Site, tmp_path: Path) -> None:
     empty = site.model_copy(update={"home": tmp_path})
     assert install.command(empty) is None
     assert "--install-perf-analyzer" in str(perf_analyzer.problem(empty))

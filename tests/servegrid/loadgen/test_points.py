@@ -1,4 +1,4 @@
-"""The points of a plan, asked one by one of servers that are formulas; and the search for an objective."""
+"""The points of a plan and the search for an objective, on servers that are formulas."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def server(point: Point) -> Measurement:
     return measurement(point.request_rate, latency, offered=point.request_rate)
 
 
-def explore(asked: LoadPlan, answer: Callable[[Point], Measurement] = server) -> dict[Point, Measurement]:
+def explore(load: LoadPlan, answer: Callable[[Point], Measurement] = server) -> dict[Point, Measurement]:
     found: dict[Point, Measurement] = {}
-    following = steps(asked)
+    following = steps(load)
     try:
         chosen = next(following)
         while True:
@@ -62,7 +62,7 @@ def plan(**given: Any) -> LoadPlan:
     return LoadPlan(**(known | given))
 
 
-def test_fixed_points_are_those_of_the_plan_in_order() -> None:
+def test_fixed_points_follow_the_plan_in_order() -> None:
     found = list(explore(plan(batch_sizes=(1, 4))))
     assert [(p.batch, p.concurrency) for p in found] == [(b, c) for b in (1, 4) for c in (1, 2, 8)]
 
@@ -108,7 +108,7 @@ def test_a_concurrency_that_is_not_stable_is_not_the_highest_that_holds() -> Non
     assert [p.concurrency for p, mark in of_plan.items() if mark.slo_best and p.concurrency] == [2]
 
 
-def test_where_no_rate_holds_none_is_marked_and_the_search_ends() -> None:
+def test_if_no_rate_holds_none_is_marked_and_the_search_ends() -> None:
     found = explore(plan(slo="p99=5ms"))
     assert not any(mark.slo_best or mark.slo_holds for mark in marks(found, "p99=5ms").values())
     assert sum(1 for p in found if p.request_rate) <= 8
@@ -126,9 +126,9 @@ def test_a_rate_that_holds_above_one_that_does_not_is_luck() -> None:
     assert next_rate(tried, 10.0) == 15.0
 
 
-@pytest.mark.parametrize("asked", [1.0, 5000.0])
-def test_a_rate_of_the_plan_far_from_what_the_server_does_makes_the_search_no_longer(asked: float) -> None:
-    found = explore(plan(slo="p99=50ms", request_rates=(asked,)))
+@pytest.mark.parametrize("rate", [1.0, 5000.0])
+def test_a_planned_rate_far_from_the_servers_makes_the_search_no_longer(rate: float) -> None:
+    found = explore(plan(slo="p99=50ms", request_rates=(rate,)))
     (best,) = (p.request_rate for p, m in marks(found, "p99=50ms").items() if m.slo_best and p.request_rate)
     assert best == pytest.approx(CAPACITY * 0.8, rel=0.08)
     assert sum(1 for p in found if p.request_rate) <= 9 + 1

@@ -1,4 +1,4 @@
-"""What a trust card finds, on measurements that break one rule each."""
+"""The trust checks, on measurements that break one rule each."""
 
 from __future__ import annotations
 
@@ -69,6 +69,6 @@ def test_a_card_that_is_slowed_down_or_shared_is_named(
     assert examine(POINT, found(), COOL.model_copy(update=changes)).failed_checks == checks
 
 
-def test_what_is_not_known_is_null_and_fails_nothing() -> None:
+def test_unknown_values_are_null_and_fail_no_check() -> None:
     card = examine(RATE, found(client_limited=None))
     assert (card.littles_law_residual, card.card, card.failed_checks) == (None, None, ())

@@ -17,10 +17,10 @@ SERVING = Serving(batching="dynamic", max_batch_size=8, preferred_batch_sizes=(4
 def formula(slo: Slo, cores: int = 2) -> tuple[Callable[[Setting, int], Trial], list[tuple[Setting, int]]]:
     """A server: 4 ms a batch and 1 ms a sample, on as many instances as there are cores; batches are
     filled better by a longer delay."""
-    asked: list[tuple[Setting, int]] = []
+    measured: list[tuple[Setting, int]] = []
 
     def measure(setting: Setting, concurrency: int) -> Trial:
-        asked.append((setting, concurrency))
+        measured.append((setting, concurrency))
         parallel = min(setting.instances, cores)
         filled = min(0.5 + setting.max_queue_delay_us / 2000, 1.0) if setting.preferred_batch_sizes else 0.5
         batch = max(min(concurrency / parallel * filled, 8.0), 1.0)
@@ -31,22 +31,22 @@ def formula(slo: Slo, cores: int = 2) -> tuple[Callable[[Setting, int], Trial], 
             setting=setting, concurrency=concurrency, throughput=rate, latency_ms=latency, holds=holds
         )
 
-    return measure, asked
+    return measure, measured
 
 
 def test_a_cell_that_does_not_batch_is_refused() -> None:
-    with pytest.raises(UserError, match=r"max_batch_size 0: .*nothing to tune"):
+    with pytest.raises(UserError, match="max_batch_size 0"):
         grid(Serving(batching="disabled", max_batch_size=0), Axes())
 
 
 def test_the_best_of_the_whole_grid_is_found_with_a_part_of_it() -> None:
     slo = parse("p99=30ms")
     settings, most = grid(SERVING, Axes(instances=(1, 2, 4, 8))), 64
-    measure, asked = formula(slo)
+    measure, measured = formula(slo)
     trace = search(settings, measure, slo, most)
     best = winner(trace)
     assert best is not None and best.throughput is not None
-    used = len(asked)
+    used = len(measured)
     points = [2**n for n in range(7)]
     every = [measure(setting, concurrency) for setting in settings for concurrency in points]
     assert best.throughput >= 0.98 * max(t.throughput or 0 for t in every if t.holds)
@@ -57,27 +57,27 @@ def test_the_best_of_the_whole_grid_is_found_with_a_part_of_it() -> None:
 
 def test_more_instances_are_left_out_once_they_do_not_help() -> None:
     slo = parse("p99=1s")
-    measure, asked = formula(slo, cores=1)
+    measure, measured = formula(slo, cores=1)
     trace = search(grid(SERVING, Axes(instances=(1, 2, 4))), measure, slo, 16)
-    assert {setting.instances for setting, _ in asked} == {1, 2}
+    assert {setting.instances for setting, _ in measured} == {1, 2}
     reasons = {trial.pruned for trial in trace if trial.setting.instances == 4}
     assert reasons == {"2 instances were not better than 1"}
 
 
 def test_a_delay_as_long_as_the_bound_is_not_measured() -> None:
     slo = parse("p95=5ms")
-    measure, asked = formula(slo)
+    measure, measured = formula(slo)
     trace = search(grid(SERVING, Axes(instances=(1,))), measure, slo, 16)
-    assert all(setting.max_queue_delay_us < 5000 for setting, _ in asked)
+    assert all(setting.max_queue_delay_us < 5000 for setting, _ in measured)
     assert "its queue delay alone is the 5 ms allowed" in {trial.pruned for trial in trace}
 
 
 def test_a_bound_that_nothing_holds_has_no_winner() -> None:
     slo = parse("p50=2ms")
-    measure, asked = formula(slo)
+    measure, measured = formula(slo)
     trace = search(grid(SERVING, Axes(instances=(1, 2))), measure, slo, 16)
     assert winner(trace) is None
-    assert {concurrency for _, concurrency in asked} == {1}
+    assert {concurrency for _, concurrency in measured} == {1}
 
 
 def test_a_later_setting_must_be_worth_it() -> None:

@@ -59,6 +59,6 @@ def test_the_server_has_run_one_batch_of_each_size(
 
 def test_a_server_that_has_not_the_model_does_not_warm_up(server: Any, samples: Path, tmp_path: Path) -> None:
     target = Target(endpoint=server.endpoint("nobody"), samples=samples, logs=tmp_path, name="it")
-    with pytest.raises(StepError, match=r"did not warm up: .*nobody") as caught:
+    with pytest.raises(StepError, match="nobody") as caught:
         warm_up(PLAN, target, timeout_s=60.0)
     assert caught.value.log == server.running.log

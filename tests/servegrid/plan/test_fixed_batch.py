@@ -44,25 +44,25 @@ def test_fixed_first_axis_is_served_without_batching(fixed: dict[str, Any], prof
 
 
 @pytest.mark.parametrize(
-    ("where", "value", "said"),
+    ("where", "value"),
     [
-        ("serving", {"max_batch_size": 8}, "the server does no batching: serving.max_batch_size 0"),
-        ("offline", {"batch_sizes": [1]}, "and batches of 4 only"),
-        ("online", {"client_batch": 2}, "and batches of 4 only"),
+        ("serving", {"max_batch_size": 8}),
+        ("offline", {"batch_sizes": [1]}),
+        ("online", {"client_batch": 2}),
     ],
 )
 def test_fixed_first_axis_takes_no_other_batches(
-    where: str, value: dict[str, Any], said: str, fixed: dict[str, Any]
+    where: str, value: dict[str, Any], fixed: dict[str, Any]
 ) -> None:
     fixed["variants"]["tiny"][where] |= value
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=r"variants\.tiny\b.*\b4\b.*max_batch_size 0"):
         ModelSpec.model_validate(fixed)
 
 
 def test_first_axes_are_all_the_same_or_free(fixed: dict[str, Any]) -> None:
     fixed["outputs"][0]["shape"][0] = 2
-    with pytest.raises(ValueError, match=r"y\.shape: its first axis is 2, that of the first input 4"):
+    with pytest.raises(ValueError, match=r"y\.shape\b.*\b2\b.*\b4\b"):
         ModelSpec.model_validate(fixed)
     fixed["inputs"][0]["shape"][0] = fixed["outputs"][0]["shape"][0] = "batch"
-    with pytest.raises(ValueError, match=r"variants.tiny.serving.max_batch_size: at least 1"):
+    with pytest.raises(ValueError, match=r"variants\.tiny\.serving\.max_batch_size\b.*\b1\b"):
         ModelSpec.model_validate(fixed)

@@ -89,7 +89,7 @@ def test_limits_cut_points_and_keep_the_smallest(spec: ModelSpec, profile: GpuPr
         (100, True, (1, 4, 16)),
     ],
 )
-def test_the_search_goes_as_far_as_asked_and_fixed_points_are_those_of_the_list(
+def test_the_search_ends_at_the_largest_concurrency_and_fixed_points_are_listed(
     spec: ModelSpec, profile: GpuProfile, most: int, fixed_points: bool, points: tuple[int, ...]
 ) -> None:
     online = plan(spec, profile, max_concurrency=most, fixed_points=fixed_points).cells[0].online
@@ -99,9 +99,9 @@ def test_the_search_goes_as_far_as_asked_and_fixed_points_are_those_of_the_list(
     )
 
 
-def test_what_is_asked_of_the_load_is_in_the_plans(spec: ModelSpec, profile: GpuProfile) -> None:
-    asked = {"request_rates": (5.0,), "distribution": "constant", "slo": "p95=0.1s", "protocol": "http"}
-    cell = plan(spec, profile, shared_memory="none", **asked).cells[0]
+def test_options_of_the_load_are_in_the_plans(spec: ModelSpec, profile: GpuProfile) -> None:
+    options = {"request_rates": (5.0,), "distribution": "constant", "slo": "p95=0.1s", "protocol": "http"}
+    cell = plan(spec, profile, shared_memory="none", **options).cells[0]
     assert (cell.static.protocol, cell.dynamic.protocol) == ("http", "http")
     assert (cell.offline.protocol, cell.online.protocol) == ("http", "http")
     assert (cell.offline.shared_memory, cell.online.shared_memory) == ("none", "none")
@@ -130,7 +130,7 @@ def test_random_weights_are_another_product(spec: ModelSpec, profile: GpuProfile
     assert random.cells[0].product != plan(spec, profile).cells[0].product
 
 
-def test_names_are_unique_and_say_what_varies(spec: ModelSpec, profile: GpuProfile) -> None:
+def test_names_are_unique_and_have_the_varied_parts(spec: ModelSpec, profile: GpuProfile) -> None:
     names = [cell.name for cell in plan(spec, profile).cells]
     assert len(set(names)) == len(names)
     assert names[:2] == ["toy-tiny-ts-trace-fp32", "toy-tiny-ts-trace-fp32-x2"]
@@ -145,7 +145,7 @@ def test_precision_that_the_model_lists_not_for_a_format_is_excluded(
     assert {e.cell.profile for e in found} == {"card"}
 
 
-def test_why_a_format_is_not_built_in_a_precision_is_told_where_it_is_known(
+def test_the_reason_why_a_format_lacks_a_precision_is_given(
     model_data: dict[str, Any], profile: GpuProfile
 ) -> None:
     model_data["formats"]["aoti"] = {"export": "torch-export", "precisions": ["fp32"]}
@@ -157,7 +157,7 @@ def test_why_a_format_is_not_built_in_a_precision_is_told_where_it_is_known(
     assert reasons["toy-tiny-onnx-fp16"] == "models/toy/model.yaml lists no fp16 for onnx"
 
 
-def test_accelerator_that_was_asked_for_is_excluded_where_the_model_lists_it_not(
+def test_chosen_accelerator_that_the_model_does_not_list_is_excluded(
     model_data: dict[str, Any], profile: GpuProfile
 ) -> None:
     model_data["formats"]["onnx"]["accelerators"] = ["none", "trt"]
@@ -176,7 +176,7 @@ def test_one_number_of_instances_is_picked_by_itself(spec: ModelSpec, profile: G
     found = plan(spec, profile, instances=2)
     entries = (*found.cells, *(e.cell for e in found.excluded))
     assert entries and all(cell.name.endswith("-x2") for cell in entries)
-    with pytest.raises(UserError, match=r"unknown number of instances '3': .*known: 1, 2"):
+    with pytest.raises(UserError, match=r"instances.*'3'.*1, 2"):
         plan(spec, profile, instances=3)
 
 
@@ -196,7 +196,7 @@ def test_rule_of_the_profile_excludes_just_its_pair(spec: ModelSpec, profile: Gp
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ({"formats": ("onx",)}, "unknown format 'onx': did you mean 'onnx'? known: onnx, ts-trace"),
         (
@@ -207,19 +207,19 @@ def test_rule_of_the_profile_excludes_just_its_pair(spec: ModelSpec, profile: Gp
         ({"variant": "0"}, "unknown variant of toy '0': known: tiny"),
     ],
 )
-def test_unknown_name_is_told_with_the_nearest(
-    spec: ModelSpec, profile: GpuProfile, arguments: dict[str, Any], said: str
+def test_unknown_name_is_refused_with_the_nearest(
+    spec: ModelSpec, profile: GpuProfile, arguments: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UserError) as caught:
         plan(spec, profile, **arguments)
-    assert str(caught.value) == said
+    assert str(caught.value) == message
 
 
 def test_format_that_only_another_model_has_is_unknown_here(
     model_data: dict[str, Any], profile: GpuProfile
 ) -> None:
     del model_data["formats"]["onnx"]
-    with pytest.raises(UserError, match="unknown format 'onnx': known: ts-trace"):
+    with pytest.raises(UserError, match=r"format.*'onnx'.*ts-trace"):
         plan(ModelSpec.model_validate(model_data), profile, formats=("onnx",))
 
 
@@ -237,7 +237,7 @@ def test_servings_and_loads_come_from_the_spec(spec: ModelSpec, profile: GpuProf
     assert (cell.offline.generator, cell.online.generator, cell.profile) == ("client", "client", "card")
 
 
-def test_product_holds_what_its_build_depends_on(spec: ModelSpec, profile: GpuProfile) -> None:
+def test_product_has_every_input_of_its_build(spec: ModelSpec, profile: GpuProfile) -> None:
     products = {c.product.format: c.product for c in plan(spec, profile).cells}
     trace, onnx = products["ts-trace"], products["onnx"]
     assert (onnx.export_format, onnx.opset, onnx.torch_jit) == ("onnx", 17, "none")

@@ -1,4 +1,4 @@
-"""One definition of what a campaign is asked for: the CLI's options are its fields."""
+"""One definition of a campaign's options: the CLI's options are its fields."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ def test_every_path_is_whole_for_a_process_in_another_folder(
     assert SweepOptions().anywhere().model_fields_set == set()
 
 
-def test_what_is_not_given_is_the_default() -> None:
+def test_missing_options_have_their_defaults() -> None:
     assert called() == SweepOptions()
 
 
-def test_wrong_value_is_told_with_those_that_there_are() -> None:
-    with pytest.raises(UserError, match="generator: Input should be 'auto', 'perf_analyzer' or 'client'"):
+def test_wrong_value_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(UserError, match=r"generator.*'auto'.*'perf_analyzer'.*'client'"):
         called("--generator", "cleint")
 
 
@@ -112,7 +112,7 @@ def test_wrong_value_is_told_with_those_that_there_are() -> None:
         ("--distribution", "possion", "'poisson'"),
     ],
 )
-def test_misspelt_value_is_told_with_the_nearest(flag: str, given: str, near: str) -> None:
+def test_misspelt_value_is_refused_with_the_nearest(flag: str, given: str, near: str) -> None:
     with pytest.raises(UserError) as caught:
         called(flag, given, *(("--request-rate", "5") if flag == "--distribution" else ()))
     assert flag.strip("-").replace("-", "_") in str(caught.value)
@@ -120,27 +120,27 @@ def test_misspelt_value_is_told_with_the_nearest(flag: str, given: str, near: st
 
 
 @pytest.mark.parametrize("slo", ["50ms", "p99", "p98=50ms", "p99=50", "p99=0ms", "p99<50ms", "p99=-1ms", ""])
-def test_wrong_objective_is_told_what_one_looks_like(slo: str) -> None:
-    with pytest.raises(UserError, match=r"^slo: .*write a statistic .*p99=50ms") as caught:
+def test_wrong_objective_is_refused_with_an_example(slo: str) -> None:
+    with pytest.raises(UserError, match=r"slo\b.*p99=50ms") as caught:
         called("--slo", slo)
     assert repr(slo) in str(caught.value)
 
 
 def test_a_distribution_without_a_rate_is_refused() -> None:
-    with pytest.raises(UserError, match=r"--distribution .*--request-rate or --slo"):
+    with pytest.raises(UserError, match=r"--distribution.*--request-rate.*--slo"):
         called("--distribution", "constant")
     for more in (("--request-rate", "5"), ("--slo", "p99=1s")):
         assert called("--distribution", "constant", *more).distribution == "constant"
 
 
 @pytest.mark.parametrize("rate", ["0", "-1", "fast"])
-def test_wrong_rate_is_told(rate: str) -> None:
-    with pytest.raises(UserError, match=r"request_rates\.0: "):
+def test_wrong_rate_is_refused(rate: str) -> None:
+    with pytest.raises(UserError, match=r"request_rates\.0\b"):
         called("--request-rate", rate)
 
 
 def test_option_that_would_do_nothing_is_refused() -> None:
-    with pytest.raises(UserError, match="--queue goes with --workers"):
+    with pytest.raises(UserError, match=r"--queue.*--workers"):
         called("--queue", "nightly")
     for option in (("--pairs", "3"), ("--profile", "cpu")):
         app = typer.Typer()
@@ -149,7 +149,7 @@ def test_option_that_would_do_nothing_is_refused() -> None:
         assert str(result.exception).startswith("--pairs and --profile go with --run")
 
 
-def test_help_says_what_each_option_does() -> None:
+def test_help_describes_each_option() -> None:
     app = typer.Typer()
     app.command()(with_sweep_options(lambda options: None))
     text = CliRunner(env={"COLUMNS": "300"}).invoke(app, ["--help"]).output
@@ -157,7 +157,7 @@ def test_help_says_what_each_option_does() -> None:
         assert field.description and field.description in text
 
 
-def test_the_subject_of_a_campaign_is_told_in_a_few_words() -> None:
+def test_a_campaign_has_a_short_subject() -> None:
     assert SweepOptions.model_validate({"models": ("a", "b"), "variant": "full"}).subject == "a, b (full)"
     assert SweepOptions(onnx="x/m.onnx").subject == "m.onnx"
     assert SweepOptions(model_dir="/y/own").subject == "own (tiny)"

@@ -27,7 +27,7 @@ def test_model_is_found_by_its_folder(models: Path) -> None:
     assert (plugin.spec.name, plugin.folder) == ("resnet50", models / "resnet50")
 
 
-def test_unknown_model_is_told_with_the_nearest_and_all(models: Path) -> None:
+def test_unknown_model_is_refused_with_the_nearest_and_all_names(models: Path) -> None:
     with pytest.raises(UserError) as caught:
         load_model(models, "resnet")
     assert str(caught.value) == (
@@ -37,32 +37,32 @@ def test_unknown_model_is_told_with_the_nearest_and_all(models: Path) -> None:
 
 @pytest.mark.parametrize("name", ["_template", "no_model", "../elsewhere", ""])
 def test_folder_that_is_no_model_is_unknown(models: Path, name: str) -> None:
-    with pytest.raises(UserError, match="unknown model"):
+    with pytest.raises(UserError, match=rf"model.*{name!r}"):
         load_model(models, name)
 
 
 def test_folder_without_models_says_that_there_are_none(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"known: none$"):
+    with pytest.raises(UserError, match=r"'resnet50'.*none$"):
         load_model(tmp_path / "nowhere", "resnet50")
 
 
 def test_model_must_bear_its_folders_name(models: Path) -> None:
     (models / "copy").mkdir()
     (models / "copy" / "model.yaml").write_text((models / "resnet50" / "model.yaml").read_text())
-    with pytest.raises(UserError, match=r"copy/model\.yaml: name: expected 'copy'.*\(found 'resnet50'\)"):
+    with pytest.raises(UserError, match=r"copy/model\.yaml.*name\b.*'copy'.*'resnet50'"):
         load_model(models, "copy")
 
 
-def test_wrong_model_file_is_told_with_its_path(models: Path) -> None:
+def test_wrong_model_file_is_refused_with_its_path(models: Path) -> None:
     (models / "resnet50" / "model.yaml").write_text("name: resnet50\n")
-    with pytest.raises(UserError, match=r"resnet50/model\.yaml: description: this key is required"):
+    with pytest.raises(UserError, match=r"resnet50/model\.yaml.*description"):
         load_model(models, "resnet50")
 
 
-def test_unknown_profile_is_told_with_the_nearest(tmp_path: Path) -> None:
+def test_unknown_profile_is_refused_with_the_nearest(tmp_path: Path) -> None:
     for name in ("a30", "a100-80gb", "cpu"):
         (tmp_path / f"{name}.yaml").touch()
-    with pytest.raises(UserError, match=r"unknown GPU profile .*'a100': did you mean 'a100-80gb'"):
+    with pytest.raises(UserError, match=r"profile.*'a100'.*'a100-80gb'"):
         load_profile(tmp_path, "a100")
 
 
@@ -87,7 +87,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_sources_are_the_entry_and_what_it_imports_directly_or_not(folder: Path) -> None:
+def test_sources_are_the_entry_and_its_imports_direct_or_not(folder: Path) -> None:
     assert list(source_digests(folder, "model.py")) == ["late.py", "layers.py", "model.py", "net.py"]
     assert list(source_digests(folder, "prepare.py")) == ["prepare.py"]
 
@@ -108,7 +108,7 @@ def test_sources_do_not_change_with_other_files(folder: Path, name: str) -> None
     assert source_digests(folder, "model.py") == before
 
 
-def test_sources_include_data_when_asked(folder: Path) -> None:
+def test_sources_include_data_with_the_option(folder: Path) -> None:
     before = source_digests(folder, "prepare.py", with_data=True)
     assert list(before) == ["data/deep/more.bin", "data/words.txt", "prepare.py"]
     (folder / "data" / "deep" / "more.bin").write_text("c")
@@ -127,7 +127,7 @@ def test_file_that_does_not_parse_counts_by_its_content(tmp_path: Path) -> None:
     assert before != source_digests(tmp_path, "model.py")
 
 
-def test_sources_change_with_a_package_beside_the_entry(tmp_path: Path) -> None:
+def test_sources_change_with_a_package_in_the_folder(tmp_path: Path) -> None:
     (tmp_path / "unet").mkdir()
     (tmp_path / "unet" / "__init__.py").write_text("from unet.blocks import Block\n")
     (tmp_path / "unet" / "blocks.py").write_text("Block = 1\n")

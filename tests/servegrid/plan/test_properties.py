@@ -1,4 +1,4 @@
-"""What must hold of every spec, key, matrix and table of rows, not of chosen examples."""
+"""Properties of every spec, key, matrix and table of rows, not of chosen examples."""
 
 from __future__ import annotations
 
@@ -68,9 +68,7 @@ def test_order_never_changes_a_key(request: BuildRequest) -> None:
 
 @given(request=REQUESTS, other=REQUESTS)
 @anything
-def test_keys_are_equal_when_what_is_read_is_and_only_then(
-    request: BuildRequest, other: BuildRequest
-) -> None:
+def test_keys_are_equal_only_for_equal_inputs(request: BuildRequest, other: BuildRequest) -> None:
     """Field by field of two requests: each that differs changes the key."""
     for field in BuildRequest.model_fields:
         changed = request.model_copy(update={field: getattr(other, field)})
@@ -82,7 +80,7 @@ def test_keys_are_equal_when_what_is_read_is_and_only_then(
 
 @given(ref=st.builds(ArtifactRef, digest=DIGESTS, path=st.text(), size=st.integers(0)), path=st.text())
 @anything
-def test_where_an_input_lies_is_not_part_of_a_key(ref: ArtifactRef, path: str) -> None:
+def test_the_path_of_an_input_is_not_part_of_a_key(ref: ArtifactRef, path: str) -> None:
     request = BuildRequest(stage="export", version=1, fields={}, inputs={"data": ref})
     moved = request.model_copy(update={"inputs": {"data": ref.model_copy(update={"path": path})}})
     assert moved.key == request.key
@@ -154,7 +152,7 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @given(lines=st.lists(ROWS.map(json.dumps) | DOCUMENTS.map(json.dumps) | st.text(max_size=20), max_size=4))
 @anything
 def test_a_campaign_with_any_lines_in_it_is_read(lines: list[str], campaign: Path) -> None:
-    """Lines that are no rows are left out; the sound rows beside them stay."""
+    """Lines that are no rows are left out; the sound rows stay."""
     sound = json.dumps({"kind": "cell", "cell": "sound", "verdict": "passed"})
     text = "\n".join([sound, *lines])
     (campaign / "rows.jsonl").write_bytes(text.encode(errors="surrogatepass"))

@@ -54,7 +54,7 @@ def plan(spec: ModelSpec, profile: GpuProfile, **more: Any) -> Plan:
         ("trt", "native", -1, True),
     ],
 )
-def test_where_cuda_graphs_are_captured(
+def test_cuda_graphs_need_a_gpu_and_fixed_outputs(
     interface: Any, profile: GpuProfile, format_: Format, backend: Any, last_axis: int, captured: bool
 ) -> None:
     io = interface([("x", "float32", (-1, 4))], [("y", "float32", (-1, last_axis))])
@@ -144,7 +144,7 @@ def test_onnx_is_native_where_the_release_is_known_to_take_its_opset(
             "24.12",
             "it is not known which TensorRT Triton 24.12 has; triton_releases.yaml may say it",
         ),
-        (None, "21.10", None),  # that it is not installed is told elsewhere
+        (None, "21.10", None),  # another check reports that it is not installed
     ],
 )
 def test_engine_is_native_where_the_release_has_the_tensorrt_that_builds_it(

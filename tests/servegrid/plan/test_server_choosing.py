@@ -27,8 +27,8 @@ def cpu(site: Site) -> GpuProfile:
 
 
 def planned(site: Site, **selection: Any) -> Plan:
-    asked = {"formats": ("onnx",), "accelerators": ("none",), "generator": "client", **selection}
-    return plan(SweepOptions.model_validate(asked), site)[0].plan
+    options = {"formats": ("onnx",), "accelerators": ("none",), "generator": "client", **selection}
+    return plan(SweepOptions.model_validate(options), site)[0].plan
 
 
 def test_the_options_say_which_server_else_the_profile_else_the_embedded_one(cpu: GpuProfile) -> None:
@@ -42,38 +42,41 @@ def test_the_options_say_which_server_else_the_profile_else_the_embedded_one(cpu
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "named"),
     [
-        ({"server": "remot"}, r"unknown server 'remot': did you mean 'remote'\?"),
-        ({"server": "remote"}, "needs the url of the server, grpc://HOST:PORT or grpcs://HOST:PORT"),
-        ({"server": "remote", "url": "http://a:1"}, r"url: .*grpc.*\(found 'http://a:1'\)"),
-        ({"url": "grpc://a:1"}, "url, ca_file and headers_file go with server remote"),
-        ({"server": "remote", "url": "grpc://a:1", "ca_file": "ca.pem"}, "begins with grpcs://"),
-        ({"triton_release": "25.02"}, "the embedded server has one"),
-        ({"server": "remote", "url": "grpc://a:1", "cores_awake": True}, "goes with the embedded server"),
-        ({"server": "docker", "cores_awake": True}, "goes with the embedded server"),
+        ({"server": "remot"}, "server.*'remot'.*'remote'"),
+        ({"server": "remote"}, "url.*grpc://HOST:PORT.*grpcs://HOST:PORT"),
+        ({"server": "remote", "url": "http://a:1"}, "url.*grpc.*'http://a:1'"),
+        ({"url": "grpc://a:1"}, "url.*remote"),
+        (
+            {"server": "remote", "url": "grpc://a:1", "ca_file": "ca.pem"},
+            "ca_file.*grpcs://|grpcs://.*ca_file",
+        ),
+        ({"triton_release": "25.02"}, "embedded"),
+        ({"server": "remote", "url": "grpc://a:1", "cores_awake": True}, "cores_awake.*embedded"),
+        ({"server": "docker", "cores_awake": True}, "cores_awake.*embedded"),
     ],
 )
-def test_what_does_not_go_together_is_told(cpu: GpuProfile, options: dict[str, Any], said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_options_that_do_not_go_together_are_refused(
+    cpu: GpuProfile, options: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(UserError, match=named):
         choose_server(SweepOptions.model_validate(options), cpu, SERVERS)
 
 
-@pytest.mark.parametrize("asked", [None, True])
-def test_cores_are_kept_awake_for_the_server_and_said_of_every_cell(
-    asked: bool | None, site: Site, cpu: GpuProfile
-) -> None:
-    assert choose_server(SweepOptions(cores_awake=asked), cpu, SERVERS).cores_awake is bool(asked)
+@pytest.mark.parametrize("option", [None, True])
+def test_cores_awake_is_a_field_of_every_cell(option: bool | None, site: Site, cpu: GpuProfile) -> None:
+    assert choose_server(SweepOptions(cores_awake=option), cpu, SERVERS).cores_awake is bool(option)
     of_profile = cpu.model_copy(update={"server": ServerChoice(cores_awake=True)})
-    assert choose_server(SweepOptions(cores_awake=asked), of_profile, SERVERS).cores_awake
-    cells = planned(site, cores_awake=asked).cells
-    assert {s.cores_awake for cell in cells for s in (cell.static, cell.dynamic)} == {bool(asked)}
+    assert choose_server(SweepOptions(cores_awake=option), of_profile, SERVERS).cores_awake
+    cells = planned(site, cores_awake=option).cells
+    assert {s.cores_awake for cell in cells for s in (cell.static, cell.dynamic)} == {bool(option)}
 
 
 def test_perf_analyzer_is_not_used_where_secrets_would_be_on_its_command_line(site: Site) -> None:
     channel = Channel(tls=True)
     assert choose_generator(SweepOptions(), site, channel) == "client"
-    with pytest.raises(UserError, match="take --generator client"):
+    with pytest.raises(UserError, match="--generator client"):
         choose_generator(SweepOptions(generator="perf_analyzer"), site, channel)
 
 
@@ -87,7 +90,7 @@ def test_tensors_travel_in_the_requests_where_no_memory_is_shared(site: Site) ->
 def test_http_is_refused_where_the_server_is_a_remote_one(site: Site) -> None:
     capabilities = ServerCapabilities(release="24.10", backends=("python",))
     http = planned(site, protocol="http")
-    with pytest.raises(UserError, match=r"protocol http .* gRPC only: give --protocol grpc"):
+    with pytest.raises(UserError, match=r"http.*--protocol grpc"):
         adapt_to_server(http, ServerChoice.model_validate(REMOTE), capabilities)
     assert adapt_to_server(http, ServerChoice(), capabilities).cells == http.cells
     assert adapt_to_server(planned(site), ServerChoice.model_validate(REMOTE), capabilities).cells
@@ -95,7 +98,7 @@ def test_http_is_refused_where_the_server_is_a_remote_one(site: Site) -> None:
 
 def test_tune_and_compare_want_a_server_of_their_own_and_say_how_to_get_one(site: Site) -> None:
     (cell, *_) = planned(site).cells
-    with pytest.raises(UserError, match=r"gpu_profiles/cpu\.yaml, server: .*give --profile with one whose"):
+    with pytest.raises(UserError, match=r"gpu_profiles/cpu\.yaml.*server.*--profile"):
         own_server(ServerChoice.model_validate(REMOTE), cell)
     docker = ServerChoice(name="docker")
     assert own_server(docker, cell).triton_release == cell.product.triton_release
@@ -115,8 +118,8 @@ def test_a_server_that_loads_nothing_has_one_cell_of_a_model_measured_as_it_is(s
     assert not several.cells
     reasons = [e.reason for e in several.excluded if e.cell in all_.cells]
     assert len(reasons) == len(all_.cells) > 1
-    said = "its bert_large_qa is, by --format, --precision, --accelerator and --instances"
-    assert all(said in reason for reason in reasons)
+    remedy = "its bert_large_qa is, by --format, --precision, --accelerator and --instances"
+    assert all(remedy in reason for reason in reasons)
     (absent,) = adapt_to_server(
         one, choice, capabilities.model_copy(update={"loaded": ("another",)})
     ).excluded

@@ -1,4 +1,4 @@
-"""Specs from YAML: what is wrong is said with file, key and what was expected."""
+"""Specs from YAML: an error names the file, the key and the expected value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from servegrid.plan.spec_rules import load_spec
 
 
 def message_of(path: Path, data: object) -> str:
-    """What `load_yaml` says about this model.yaml, without the file's name in front."""
+    """The error of `load_yaml` for this model.yaml, without the file's name in front."""
     path.write_text(data if isinstance(data, str) else yaml.safe_dump(data))
     with pytest.raises(UserError) as caught:
         load_spec(path)
@@ -49,7 +49,7 @@ def test_complete_file_is_read(path: Path, model_data: dict[str, Any], spec: Mod
 
 
 @pytest.mark.parametrize(
-    ("where", "value", "said"),
+    ("where", "value", "message"),
     [
         ("opsett", 13, "opsett: no such key; take it out or correct its spelling"),
         ("variants.tiny.serving.batch", 1, "variants.tiny.serving.batch: no such key"),
@@ -115,10 +115,10 @@ def test_complete_file_is_read(path: Path, model_data: dict[str, Any], spec: Mod
         ("variants.tiny.serving.instances", [], "variants.tiny.serving.instances: "),
     ],
 )
-def test_wrong_entry_is_named_with_what_was_expected(
-    path: Path, model_data: dict[str, Any], where: str, value: object, said: str
+def test_wrong_entry_is_named_with_the_expected_value(
+    path: Path, model_data: dict[str, Any], where: str, value: object, message: str
 ) -> None:
-    assert said in message_of(path, change(model_data, where, value))
+    assert message in message_of(path, change(model_data, where, value))
 
 
 def test_every_wrong_entry_is_in_the_one_message(path: Path, model_data: dict[str, Any]) -> None:
@@ -129,13 +129,13 @@ def test_every_wrong_entry_is_in_the_one_message(path: Path, model_data: dict[st
 
 
 def test_precision_that_a_format_uses_needs_a_tolerance(path: Path, model_data: dict[str, Any]) -> None:
-    said = message_of(path, change(model_data, "tolerances.fp16", ...))
-    assert "tolerances: no entry for precision 'fp16', which formats use" in said
+    message = message_of(path, change(model_data, "tolerances.fp16", ...))
+    assert "tolerances: no entry for precision 'fp16', which formats use" in message
 
 
 def test_precision_that_a_format_uses_needs_a_drop(path: Path, model_data: dict[str, Any]) -> None:
-    said = message_of(path, change(model_data, "variants.tiny.metric.drop.fp16", ...))
-    assert "variants.tiny.metric.drop: no entry for precision 'fp16'" in said
+    message = message_of(path, change(model_data, "variants.tiny.metric.drop.fp16", ...))
+    assert "variants.tiny.metric.drop: no entry for precision 'fp16'" in message
 
 
 def test_precision_that_no_format_uses_needs_neither(path: Path, model_data: dict[str, Any]) -> None:
@@ -146,7 +146,7 @@ def test_precision_that_no_format_uses_needs_neither(path: Path, model_data: dic
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("a: [1, 2", "not valid YAML: "),
         ("a: 1\n b: 2\n", "not valid YAML: "),
@@ -157,40 +157,40 @@ def test_precision_that_no_format_uses_needs_neither(path: Path, model_data: dic
         ("just words", "expected a mapping of keys, found str"),
     ],
 )
-def test_file_of_another_kind_is_refused(path: Path, text: str, said: str) -> None:
+def test_file_of_another_kind_is_refused(path: Path, text: str, message: str) -> None:
     found = message_of(path, text)
-    assert said in found
+    assert message in found
     assert "\n" not in found
 
 
-def test_invalid_yaml_is_told_with_its_line(path: Path) -> None:
+def test_invalid_yaml_is_refused_with_its_line(path: Path) -> None:
     assert "line 2, column" in message_of(path, "a: 1\nb: [1, 2\n")
 
 
 def test_file_that_is_not_there_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"none\.yaml: cannot be read: .*No such file"):
+    with pytest.raises(UserError, match=r"none\.yaml.*No such file"):
         load_spec(tmp_path / "none.yaml")
 
 
 def test_file_that_is_no_text_cannot_be_read(path: Path) -> None:
     path.write_bytes(b"name: \xff\xfe")
-    with pytest.raises(UserError, match=r"model\.yaml: cannot be read: .*utf-8"):
+    with pytest.raises(UserError, match=r"model\.yaml.*utf-8"):
         load_spec(path)
 
 
 def test_folder_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"cannot be read: .*directory"):
+    with pytest.raises(UserError, match=r"directory"):
         load_yaml(tmp_path, GpuProfile)
 
 
-def test_wrong_profile_is_told_in_the_same_way(tmp_path: Path) -> None:
+def test_wrong_profile_is_refused_in_the_same_way(tmp_path: Path) -> None:
     path = tmp_path / "card.yaml"
     path.write_text("name: card\ndevice_kind: tpu\n")
     with pytest.raises(UserError) as caught:
         load_yaml(path, GpuProfile)
-    said = str(caught.value)
-    assert said.startswith(f"{path}: description: this key is required; ")
-    assert "device_kind: Input should be 'cpu' or 'gpu' (found 'tpu')" in said
+    message = str(caught.value)
+    assert message.startswith(f"{path}: description: this key is required; ")
+    assert "device_kind: Input should be 'cpu' or 'gpu' (found 'tpu')" in message
 
 
 def test_interface_has_numbers_for_parameters(spec: ModelSpec) -> None:

@@ -1,4 +1,4 @@
-"""Two served models asked in turns: one that is slower is flagged, one that is not is not."""
+"""Two served models in interleaved runs: a slower one is flagged, an equal one is not."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def opponents(server: Any, samples: Path) -> dict[str, CandidateEndpoint]:
 
 
 @pytest.mark.parametrize(("other", "flagged"), [("twin", False), ("slower", True)])
-def test_what_is_slower_is_flagged(
+def test_a_slower_cell_is_flagged(
     opponents: dict[str, CandidateEndpoint], tmp_path: Path, other: str, flagged: bool
 ) -> None:
     order = InterleavedJob(

@@ -19,7 +19,7 @@ def test_two_pairs_that_agree_on_nothing_say_nothing(metric: str) -> None:
     assert judged.interval.floor == math.inf
 
 
-def test_where_the_client_hides_a_change_nothing_is_the_same() -> None:
+def test_a_point_limited_by_the_client_is_never_the_same() -> None:
     same, worse = (100.0, 101.0, 99.0), (50.0, 50.5, 49.5)
     for b, changes in ((same, ("same", "unclear")), (worse, ("regressed", "regressed"))):
         sound = Figures(point="x", metric="throughput", a=same, b=b, in_pairs=True)

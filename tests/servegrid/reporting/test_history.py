@@ -48,7 +48,7 @@ def campaign(results: Path, name: str, verdict: str = "passed", **changes: objec
     writer.append("measurement", POINT | changes | {"campaign": name})
 
 
-def test_throughput_beyond_noise_is_told_with_what_changed(tmp_path: Path) -> None:
+def test_throughput_beyond_noise_is_listed_with_the_changes(tmp_path: Path) -> None:
     campaign(tmp_path, "20260101")
     campaign(tmp_path, "20260102", throughput=103.0)
     newer = json.dumps({"torch": "2.13", "onnx": "1.23"})
@@ -143,17 +143,17 @@ def test_verdict_that_changed_is_a_move(tmp_path: Path) -> None:
     (move,) = moves(tmp_path)
     assert (move.what, move.before, move.after, move.change) == ("verdict", "passed", "failed_accuracy", None)
     assert moves(tmp_path / "none") == []
-    with pytest.raises(UserError, match="unknown cell 'toy-onx': did you mean 'toy-onnx'"):
+    with pytest.raises(UserError, match=r"cell.*'toy-onx'.*'toy-onnx'"):
         moves(tmp_path, "toy-onx")
 
 
-def test_campaign_looks_back_on_those_before_it_with_its_cells(tmp_path: Path) -> None:
+def test_campaign_is_compared_with_earlier_ones_of_its_cells(tmp_path: Path) -> None:
     for number, throughput in enumerate((100.0, 103.0, 80.0), start=1):
         campaign(tmp_path, f"2026010{number}", throughput=throughput)
     campaign(tmp_path, "20260102b", cell="other", throughput=1.0)
     found = past_of(tmp_path / "20260102")
     assert found.moves == []
-    assert found.trail["change"].to_list() == pytest.approx([0.0, 0.03])  # what came later is not told
+    assert found.trail["change"].to_list() == pytest.approx([0.0, 0.03])  # later campaigns are left out
     found = past_of(tmp_path / "20260103")
     assert [move.campaigns for move in found.moves] == [("20260102", "20260103")]
     assert found.trail["when"].to_list() == ["20260101", "20260102", "20260103"]

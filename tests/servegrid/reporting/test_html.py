@@ -68,7 +68,7 @@ def whole(two: Frames) -> str:
     return page("c", *two)
 
 
-def test_page_of_an_empty_campaign_says_so(empty: Frames) -> None:
+def test_page_of_an_empty_campaign_has_a_note(empty: Frames) -> None:
     text = page("c", *empty)
     assert "Nothing: no cell passed" in Elements(text).text
     assert payload(text)["charts"] == []
@@ -173,13 +173,13 @@ def test_share_of_the_limit_is_drawn_where_it_was_counted(cells: Rows, points: R
     assert "share-online" in drawn and "share-offline" not in drawn, "no point is offline"
 
 
-def test_energy_is_shown_where_the_card_told_its_power_and_is_never_zero(cells: Rows, points: Rows) -> None:
-    told = {"cell": "a", "throughput": 600.0, "power_w": 300.0}
-    rows = points(told, {"cell": "a", "throughput": 600.0, "scenario": "offline"})
+def test_energy_is_shown_only_where_the_power_is_known(cells: Rows, points: Rows) -> None:
+    powered = {"cell": "a", "throughput": 600.0, "power_w": 300.0}
+    rows = points(powered, {"cell": "a", "throughput": 600.0, "scenario": "offline"})
     found = payload(page("c", cells({"cell": "a"}), rows))
     assert column(found["tables"]["points"], "energy_j_per_1000") == [500.0, None]  # 300 W for 1000/600 s
     assert "energy-online" in {chart["name"] for chart in found["charts"]}
-    silent = payload(page("c", cells({"cell": "a"}), points(told | {"power_w": None})))
+    silent = payload(page("c", cells({"cell": "a"}), points(powered | {"power_w": None})))
     assert "energy_j_per_1000" not in {entry["name"] for entry in silent["tables"]["points"]["columns"]}
     assert not any(chart["name"].startswith("energy") for chart in silent["charts"])
 

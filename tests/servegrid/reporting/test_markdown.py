@@ -34,7 +34,7 @@ def test_tables_of_the_markdown_are_whole(cells: Rows, two: Frames, empty: Frame
             assert all(line.startswith("| ") and line.endswith(" |") for line in table)
 
 
-def test_markdown_of_an_empty_campaign_says_so(empty: Frames) -> None:
+def test_markdown_of_an_empty_campaign_has_a_note(empty: Frames) -> None:
     text = document("c", *empty)
     assert text.startswith("# servegrid campaign c\n\nNo cell has finished yet.\n")
     assert "Nothing: no cell passed" in text
@@ -59,7 +59,7 @@ def test_markdown_has_the_answer_the_cells_and_the_points(two: Frames) -> None:
     assert "torch 2.13" in text
 
 
-def test_error_in_the_markdown_says_what_failed_and_how(cells: Rows, empty: Frames) -> None:
+def test_error_in_the_markdown_has_step_and_reason(cells: Rows, empty: Frames) -> None:
     text = document(
         "c",
         cells({"cell": "a", "verdict": "error", "reason": "broke here\ntrace\n  ValueError: x\n"}),

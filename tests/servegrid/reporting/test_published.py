@@ -1,4 +1,4 @@
-"""NVIDIA's published figures: the files of models/ are the documents' to the digit, and stand beside ours."""
+"""NVIDIA's published figures: models/ has NVIDIA's values, and the report joins them with our points."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from servegrid.reporting.published.table import EXAMPLE, PARAMETER, read, sectio
 MODELS = ("bert_large_qa", "fastpitch", "nnunet", "resnet50", "wide_and_deep")
 TABLES = read(ROOT / "models", list(MODELS))
 SEEDS = os.environ.get("SERVEGRID_SEEDS")
-PROVEN = {
+DIGESTS = {
     "bert_large_qa": "6529d40ee63ae0e542c1c46a04dd64763a3fcf2672ca60e2b072d72e421a13e2",
     "fastpitch": "c9198185dbfedeace9d2a154e9f60bd8e2d28a87508a233c2d83ab885c499dff",
     "nnunet": "4f782701267e0ce07c88978cba34a0667edf14e0f1f892a20c60912807ad80cf",
@@ -70,9 +70,9 @@ def test_documents_parsed_anew_are_the_generated_sections_to_the_digit() -> None
         assert document in by_title[len(parsed) :]
 
 
-def test_published_files_are_to_the_byte_those_that_were_proven() -> None:
+def test_published_files_have_the_checked_digests() -> None:
     found = {model: ROOT / "models" / model / "published.csv" for model in MODELS}
-    assert {model: sha256(path.read_bytes()).hexdigest() for model, path in found.items()} == PROVEN
+    assert {model: sha256(path.read_bytes()).hexdigest() for model, path in found.items()} == DIGESTS
 
 
 def test_every_published_row_and_table_is_there() -> None:
@@ -99,13 +99,13 @@ def test_stated_parameters_are_kept() -> None:
         assert PARAMETER + "Triton Preferred Batch Sizes" in stated[model]
 
 
-def test_row_of_the_same_card_stands_beside_ours() -> None:
+def test_our_point_is_joined_with_the_row_of_the_same_card() -> None:
     (row,) = join_published(points({}), TABLES).rows(named=True)
     assert (row["published"], row["ratio"]) == (133.3, 2.0)
     assert row["differs"] == ""
 
 
-def test_row_of_another_card_says_what_differs() -> None:
+def test_row_of_another_card_lists_the_differences() -> None:
     ours = {"gpu": "NVIDIA H100 80GB HBM3", "triton_release": "24.10", "instances": 2, "backend": "hosted"}
     (row,) = join_published(points(ours), TABLES).rows(named=True)
     assert row["published"] == 272.0  # the fastest card's
@@ -116,9 +116,9 @@ def test_row_of_another_card_says_what_differs() -> None:
 
 
 def test_settings_that_both_sides_state_are_named_where_they_differ() -> None:
-    told: Row = {"max_batch_size": 16, "max_queue_delay_us": 500, "preferred_batch_sizes": [4, 8]}
+    serving: Row = {"max_batch_size": 16, "max_queue_delay_us": 500, "preferred_batch_sizes": [4, 8]}
     (bert,) = join_published(
-        points(told | {"parameters": '{"max_seq_length": 128}', "cuda_graph": True}), TABLES
+        points(serving | {"parameters": '{"max_seq_length": 128}', "cuda_graph": True}), TABLES
     ).rows(named=True)
     assert bert["differs"] == "sequence length 128, theirs 384"  # neither delay nor graph is stated there
     engine: Row = {"format": "trt", "cuda_graph": True, "max_batch_size": 8}
@@ -129,7 +129,7 @@ def test_settings_that_both_sides_state_are_named_where_they_differ() -> None:
     for sizes, differs in (([64, 128], ""), ([], ""), ([128], "preferred batch sizes 128, theirs 64 128")):
         found = join_published(points(images | {"preferred_batch_sizes": sizes}), TABLES)
         assert found["differs"].to_list() == [differs]
-    (other,) = join_published(points(images | told), TABLES).rows(named=True)
+    (other,) = join_published(points(images | serving), TABLES).rows(named=True)
     assert other["differs"] == (
         "max batch size 16, theirs 128; preferred batch sizes 4 8, theirs 64 128; "
         "max queue delay (us) 500, theirs 1"
@@ -139,7 +139,7 @@ def test_settings_that_both_sides_state_are_named_where_they_differ() -> None:
 @pytest.mark.parametrize(
     "change", [{"variant": "tiny"}, {"batch": 7}, {"precision": "fp32"}, {"accelerator": "amp"}]
 )
-def test_point_that_was_not_published_has_nothing_beside_it(change: Row) -> None:
+def test_point_that_was_not_published_is_joined_with_nothing(change: Row) -> None:
     assert join_published(points(change), TABLES).is_empty()
 
 
@@ -173,5 +173,5 @@ def test_sections_of_a_campaign_are_written(tmp_path: Path) -> None:
 
 def test_campaign_without_a_published_model_is_refused(tmp_path: Path) -> None:
     Writer(tmp_path / "c").append("cell", {"cell": "a", "model": "toy"})
-    with pytest.raises(UserError, match=r"no point of a model that has a published\.csv"):
+    with pytest.raises(UserError, match=r"published\.csv"):
         writing.write_like_published(tmp_path / "c")

@@ -1,4 +1,4 @@
-"""What to ship: the right points of the right cells, and how sure their lead is."""
+"""Recommendations: the right points of the right cells, and the certainty of their lead."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ def test_nothing_measured_gives_nothing_to_ship(two: Frames, empty: Frames) -> N
     assert recommendations(two[0], empty[1]) == []
 
 
-def test_lead_is_told_in_words(two: Frames) -> None:
+def test_lead_is_shown_in_words(two: Frames) -> None:
     first, *_ = recommendations(*two)
     assert lead_text(first) == "+50.0% over the next cell"
     assert lead_text(first.model_copy(update={"lead": None})) == "the only cell"
 
 
-def test_lead_smaller_than_the_points_own_windows_says_so(points: Rows, two: Frames) -> None:
+def test_lead_smaller_than_the_points_own_windows_is_marked(points: Rows, two: Frames) -> None:
     rows = points(
         {"cell": "a", "throughput": 103.0, "windows_throughput": [1.0, 100.0, 103.0, 105.0]},
         {"cell": "b", "throughput": 100.0},
@@ -78,7 +78,7 @@ def test_lead_smaller_than_the_points_own_windows_says_so(points: Rows, two: Fra
     assert lead_text(chosen) == "+3.0% over the next cell, within the 4.9% spread of its own windows"
 
 
-def test_checks_that_the_point_fails_are_told_before_its_lead(points: Rows, two: Frames) -> None:
+def test_failed_checks_of_the_point_stand_before_its_lead(points: Rows, two: Frames) -> None:
     rows = points(
         {
             "cell": "a",
@@ -154,7 +154,7 @@ def test_answer_is_for_each_device_by_itself(cells: Rows, points: Rows) -> None:
     assert found == [("t4", 1.0), ("h100", 9.0)]
 
 
-def test_where_nothing_passed_the_best_of_what_was_measured_is_told_apart(cells: Rows, two: Frames) -> None:
+def test_without_a_passed_cell_the_best_measured_one_is_no_recommendation(cells: Rows, two: Frames) -> None:
     rows = cells({"cell": "a", "verdict": "measured", "metric": None, "served_metric": None})
     found, verdict = best(rows, two[1])
     assert verdict == "measured"

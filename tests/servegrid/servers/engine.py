@@ -1,6 +1,6 @@
 """A stand-in for the docker engine: its API on a unix socket, as far as `docker run`, `pull`, `ps`, `inspect`
-and `rm` use it. It records what it is asked; a container is a process of this host, with the mounts, the
-shared memory, the network, the user and the environment that it was told.
+and `rm` use it. It records its requests; a container is a process of this host, with the mounts, the
+shared memory, the network, the user and the environment that the request names.
 
 https://docs.docker.com/reference/api/engine/version/v1.47
 """
@@ -52,7 +52,7 @@ class Container:
 
 
 class Engine(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    """`images` are those that it has; `registry` those that it can pull. `program` makes the command and the
+    """`images` are present; `registry` can be pulled. `program` makes the command and the
     environment of a container from its image, command and ports (inside -> here). What lies below `hidden` is
     seen in a container only where it was mounted."""
 
@@ -70,7 +70,7 @@ class Engine(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self.registry: set[str] = set()
         self.containers: dict[str, Container] = {}
         self.created: list[dict[str, Any]] = []
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     def find(self, name: str) -> Container | None:
         return next((c for c in self.containers.values() if name in (c.id, c.name)), None)
@@ -149,7 +149,7 @@ class Api(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         self.query = {name: values[0] for name, values in parse_qs(url.query).items()}
         path = re.sub(r"^/v[\d.]+", "", url.path)
-        self.server.asked.append(f"{self.command} {path}")
+        self.server.requests.append(f"{self.command} {path}")
         for method, pattern, handle in ROUTES:
             if method == self.command and (found := re.fullmatch(pattern, path)):
                 handle(self, *found.groups())

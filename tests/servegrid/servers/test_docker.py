@@ -49,7 +49,7 @@ def place(site: Site, tmp_path: Path, interface: Any, onnx_artifact: Any) -> tup
 
 
 def left(running: Any, engine: Any) -> list[Any]:
-    """What a server has left behind: its container, its shared memory."""
+    """The container and shared memory that a server has left behind."""
     return [*engine.containers, *Path("/dev/shm").glob(f"{running.shm_prefix}*")]
 
 
@@ -88,7 +88,7 @@ def test_a_container_from_pull_to_stop(
     assert set(bound) == {"8000/tcp", "8001/tcp", "8002/tcp"}
     assert {entry["HostIp"] for entry in bound.values()} == {"127.0.0.1"}
     assert bound["8001/tcp"]["HostPort"] == running.grpc_url.rpartition(":")[2]
-    assert "successfully loaded 'echo'" in log.read_text()  # what it said is kept
+    assert "successfully loaded 'echo'" in log.read_text()  # its output is kept
 
 
 def docker_input(x: np.ndarray[Any, Any]) -> Any:
@@ -114,17 +114,17 @@ def test_a_container_that_crashes_ends_the_block_and_leaves_nothing(engine: Any,
 
 def test_a_container_that_ends_at_once_is_reported_with_its_words(engine: Any, place: Any) -> None:
     with (
-        pytest.raises(StepError, match=r"(?s)exit code 3.*no kernel image is available") as caught,
+        pytest.raises(StepError, match=r"(?s)\b3\b.*no kernel image is available") as caught,
         docker.serve(*place, choice("25.02")),
     ):
-        pytest.fail("the server was said to be ready")
+        pytest.fail("the server counted as ready")
     assert caught.value.log == str(place[2])
     assert not engine.containers
 
 
 def test_an_image_that_cannot_be_pulled_is_an_error_with_the_registrys_words(engine: Any, place: Any) -> None:
-    said = r"(?s)tritonserver:21\.02-py3 could not be pulled.*manifest unknown.*docker login"
-    with pytest.raises(StepError, match=said) as caught, docker.serve(*place, choice("21.02")):
+    wrong = r"(?s)tritonserver:21\.02-py3.*manifest unknown.*docker login"
+    with pytest.raises(StepError, match=wrong) as caught, docker.serve(*place, choice("21.02")):
         pytest.fail("there is no such image")
     assert caught.value.command == "docker pull nvcr.io/nvidia/tritonserver:21.02-py3"
 
@@ -143,7 +143,7 @@ os.kill(os.getpid(), 9)
 """
 
 
-def test_what_a_killed_owner_left_is_swept_and_nobody_elses(engine: Any, tmp_path: Path) -> None:
+def test_only_containers_of_a_killed_owner_are_removed(engine: Any, tmp_path: Path) -> None:
     image = "localhost/servegrid:1"
     containers.pull(image, tmp_path / "pull.log")
     done = subprocess.run(
@@ -170,11 +170,11 @@ def test_formats_that_later_images_cannot_serve_get_the_last_one_that_can() -> N
     assert newest.release == "26.10"
     assert newest.releases == {"tf-savedmodel": "25.02", "tf-trt": "25.02"}
     assert docker.capabilities(choice("24.10")).releases == {}
-    with pytest.raises(UserError, match=r"unknown Triton release .* '25\.20': did you mean '25\.02'"):
+    with pytest.raises(UserError, match=r"release.*'25\.20'.*'25\.02'"):
         docker.capabilities(choice("25.20"))
 
 
-def test_what_is_missing_is_told(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_parts_are_reported(site: Site, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path / 'no.sock'}")
     monkeypatch.setenv("PATH", str(tmp_path))
     (problem,) = docker.problems(site, choice("24.10"))

@@ -105,7 +105,7 @@ def put(samples: Path, site: Site, configured: Configured, tmp_path_factory: pyt
     return stage
 
 
-def test_the_probe_finds_what_the_server_can_do(guarded: ServerChoice) -> None:
+def test_the_probe_finds_the_servers_capabilities(guarded: ServerChoice) -> None:
     found = probe(guarded)
     assert (found.version, found.backends, found.loaded) == ("2.51.0", ("python",), ())
     assert (found.control, found.shared_memory) == (True, False)
@@ -127,12 +127,12 @@ def test_a_backend_that_does_not_answer_in_time_counts_as_absent_and_no_probe_st
 
 
 @pytest.mark.fault(
-    "Servers", "told with what to look at, without the token", what="a remote server refuses, for want of"
+    "Servers",
+    "an error that names the options to check, without the token",
+    what="a remote server refuses, for want of",
 )
 @pytest.mark.parametrize("lost", ["ca_file", "headers_file", "url"])
-def test_a_server_that_does_not_let_us_in_is_told_with_what_to_look_at(
-    guarded: ServerChoice, lost: str
-) -> None:
+def test_a_refused_connection_names_the_options_to_check(guarded: ServerChoice, lost: str) -> None:
     changes = (
         {"url": guarded.url.replace("grpcs:", "grpc:"), "ca_file": None} if lost == "url" else {lost: None}
     )  # type: ignore[union-attr]
@@ -161,7 +161,7 @@ def test_a_cell_is_sent_measured_and_taken_away_again(
             put(running, STATIC)  # in place of the other
             assert not client.get_model_config("echo").config.HasField("dynamic_batching")
             with (
-                pytest.raises(StepError, match="has echo loaded already"),
+                pytest.raises(StepError, match=r"\becho\b"),
                 remote.serve(site, configured.repository, log, guarded),
             ):
                 pytest.fail("another's model would have been replaced")
@@ -172,7 +172,7 @@ def test_a_cell_is_sent_measured_and_taken_away_again(
     assert WORD not in written
 
 
-def test_a_server_without_model_control_serves_what_it_has_loaded(
+def test_a_server_without_model_control_serves_its_loaded_model(
     stranger: Any, configured: Configured, echo: Any, put: Any, site: Site, tmp_path: Path
 ) -> None:
     artifact, io = echo
@@ -195,19 +195,19 @@ def test_a_server_without_model_control_serves_what_it_has_loaded(
         assert running.models == "fixed"
         endpoint = put(running, DYNAMIC)
         assert endpoint.load_s is None
-        with pytest.raises(UnsupportedError, match=r"loaded there has .*dynamic batching True, not False"):
+        with pytest.raises(UnsupportedError, match=r"dynamic batching True.*False"):
             put(running, STATIC)
         with connect(chosen.address, chosen.channel) as client:
             assert client.is_model_ready("echo")
 
 
-@pytest.mark.fault("Security", "told without its content", what="a damaged file of headers")
-def test_files_that_cannot_be_read_are_told_without_their_content(tmp_path: Path) -> None:
+@pytest.mark.fault("Security", "an error without its content", what="a damaged file of headers")
+def test_unreadable_files_are_refused_without_their_content(tmp_path: Path) -> None:
     path = tmp_path / "headers"
     choice = ServerChoice(name="remote", url="grpc://127.0.0.1:1", headers_file=path)
-    with pytest.raises(UserError, match=r"headers_file .*cannot be read"):
+    with pytest.raises(UserError, match=rf"headers_file.*{path}"):
         probe(choice)
     path.write_text(f"\nauthorization {WORD}\n")
-    with pytest.raises(UserError, match="line 2: expected `name: value`") as caught:
+    with pytest.raises(UserError, match=r"line 2.*`name: value`") as caught:
         probe(choice)
     assert WORD not in str(caught.value)

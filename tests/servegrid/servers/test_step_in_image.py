@@ -1,5 +1,5 @@
 """Steps that run in an image which a profile names, by the real docker CLI: what it passes on is recorded by
-a stand-in for the engine, which runs the command with the mounts, network and user that it was told."""
+a stand-in for the engine, which runs the command with the given mounts, network and user."""
 
 from __future__ import annotations
 
@@ -146,24 +146,22 @@ return found""",
     assert (card["DeviceIDs"], card["Capabilities"]) == (["GPU-0af1"], [["gpu"]])
 
 
-def test_a_step_that_fails_in_an_image_tells_its_log_and_a_command_that_repeats_it(
+def test_a_failed_step_in_an_image_has_its_log_and_a_command_that_repeats_it(
     engine: Any, at: Workplace, tmp_path: Path
 ) -> None:
     plug_in(at, "print('about to fail')\nraise ValueError('bad weights')")
-    with pytest.raises(
-        StepError, match=r"^prepare ended with exit code 1\n(.*\n)*ValueError: bad weights"
-    ) as e:
+    with pytest.raises(StepError, match=r"(?s)^prepare\b.*\b1\n.*ValueError: bad weights") as e:
         run(at, tmp_path / "out")
     assert "about to fail" in Path(e.value.log).read_text()
-    plug_in(at, "return {'mended': 'yes'}")
+    plug_in(at, "return {'fixed': 'yes'}")
     again = subprocess.run(shlex.split(e.value.command), capture_output=True, text=True, check=False)
     assert again.returncode == 0, again.stderr
-    assert read_json(at.logs / "toy.prepare.out" / "parameters.json") == {"mended": "yes"}
+    assert read_json(at.logs / "toy.prepare.out" / "parameters.json") == {"fixed": "yes"}
     assert not engine.created[-1]["Labels"]  # nobody of ours owns it, so nobody sweeps it away
     assert not engine.containers
 
 
-def test_a_step_that_cannot_be_done_in_an_image_tells_why(at: Workplace, tmp_path: Path) -> None:
+def test_an_unsupported_step_in_an_image_gives_its_reason(at: Workplace, tmp_path: Path) -> None:
     plug_in(
         at,
         "from servegrid.domain.errors import UnsupportedError\nraise UnsupportedError('no TensorRT in it')",
@@ -174,7 +172,7 @@ def test_a_step_that_cannot_be_done_in_an_image_tells_why(at: Workplace, tmp_pat
 
 def test_a_step_in_an_image_ends_at_its_limit(engine: Any, at: Workplace, tmp_path: Path) -> None:
     plug_in(at, "import time\ntime.sleep(60)")
-    with pytest.raises(StepError, match=r"^prepare ran past its limit of 2 s"):
+    with pytest.raises(StepError, match=r"^prepare\b.*\b2 s"):
         run(at.model_copy(update={"timeout_s": 2}), tmp_path / "out")
     assert not engine.containers
 
@@ -202,17 +200,15 @@ def test_a_container_dies_with_the_process_that_ran_the_step(
     assert not container.running
 
 
-def test_what_is_installed_in_an_image_is_asked_there(engine: Any, at: Workplace) -> None:
+def test_installed_versions_are_read_inside_the_image(engine: Any, at: Workplace) -> None:
     assert versions_in(IMAGE, ("numpy", "no-such-distribution")) == {
         "no-such-distribution": "absent",
         "numpy": np.__version__,
     }
     check(IMAGE, ("onnxruntime",))
-    with pytest.raises(
-        UnsupportedError, match=r"^localhost/bare:1: not installed there: PyYAML, filelock, nu"
-    ):
+    with pytest.raises(UnsupportedError, match=r"^localhost/bare:1.*: PyYAML, filelock, nu"):
         check(Image(image="localhost/bare:1"), ())
-    absent = r"No such image: localhost/none:1 \(`docker pull localhost/none:1` brings an image here\)$"
+    absent = "No such image: localhost/none:1.*`docker pull localhost/none:1`"
     with pytest.raises(UnsupportedError, match=absent):
         check(Image(image="localhost/none:1"), ())
     assert json.dumps(engine.created).count('"NetworkMode": "none"') == len(engine.created)

@@ -26,37 +26,37 @@ def site(tmp_path: Path) -> Site:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "named"),
     [
-        ({"onnx": "a", "torchscript": "b"}, "--onnx and --torchscript: give one of them"),
-        ({"onnx": "a", "models": ("bert_large_qa",)}, "--model and --onnx: give one of them"),
-        ({"savedmodel": "a", "model_dir": "b"}, "--savedmodel and --model-dir: give one of them"),
-        ({"shapes": ("x=1,2",)}, "--shape and --samples go with --onnx"),
-        ({"model_dir": "b", "samples": "s.npz"}, "--shape and --samples go with --onnx"),
+        ({"onnx": "a", "torchscript": "b"}, "--onnx.*--torchscript"),
+        ({"onnx": "a", "models": ("bert_large_qa",)}, "--model.*--onnx"),
+        ({"savedmodel": "a", "model_dir": "b"}, "--savedmodel.*--model-dir"),
+        ({"shapes": ("x=1,2",)}, "--shape.*--onnx"),
+        ({"model_dir": "b", "samples": "s.npz"}, "--samples.*--onnx"),
     ],
 )
-def test_options_that_exclude_one_another(given: dict[str, object], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
+def test_options_that_exclude_one_another(given: dict[str, object], named: str) -> None:
+    with pytest.raises(ValidationError, match=named):
         SweepOptions.model_validate(given)
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "named"),
     [
-        ({"onnx": "{}/no.onnx"}, "no such file or folder"),
-        ({"onnx": "{}/folder"}, "a folder; give the model's file"),
-        ({"torchscript": "{}/folder"}, "a folder; give the model's file"),
-        ({"savedmodel": "{}/file"}, "not a SavedModel"),
-        ({"savedmodel": "{}/folder"}, "not a SavedModel"),
-        ({"onnx": "{}/file", "samples": "{}/no.npz"}, "--samples .*no such file"),
-        ({"onnx": "{}/file", "shapes": ("x",)}, "--shape x: expected NAME=1,3,224,224"),
-        ({"onnx": "{}/file", "shapes": ("x=1,0",)}, "--shape x=1,0: expected NAME=1,3,224,224"),
-        ({"model_dir": "{}/folder"}, "--model-dir .*: no model.yaml there"),
-        ({"params": ("x",)}, "--param x: expected NAME=VALUE"),
-        ({"params": ("x=[1]",)}, "--param .*: expected NAME=VALUE"),
-        ({"params": ("max_seq_length=long",)}, "--param: .*max_seq_length: a whole number"),
-        ({"plugin_paths": ("{}/no",)}, "--plugin-path .*: no such folder"),
-        ({"onnx": "{}/huge"}, "over 2 GB, which no ONNX file can be"),
+        ({"onnx": "{}/no.onnx"}, r"--onnx.*no\.onnx"),
+        ({"onnx": "{}/folder"}, "--onnx.*/folder"),
+        ({"torchscript": "{}/folder"}, "--torchscript.*/folder"),
+        ({"savedmodel": "{}/file"}, "/file.*SavedModel"),
+        ({"savedmodel": "{}/folder"}, "/folder.*SavedModel"),
+        ({"onnx": "{}/file", "samples": "{}/no.npz"}, r"--samples.*no\.npz"),
+        ({"onnx": "{}/file", "shapes": ("x",)}, r"--shape x\b.*NAME=1,3,224,224"),
+        ({"onnx": "{}/file", "shapes": ("x=1,0",)}, "--shape x=1,0.*NAME=1,3,224,224"),
+        ({"model_dir": "{}/folder"}, r"--model-dir.*model\.yaml"),
+        ({"params": ("x",)}, r"--param x\b.*NAME=VALUE"),
+        ({"params": ("x=[1]",)}, r"--param.*x=\[1\].*NAME=VALUE"),
+        ({"params": ("max_seq_length=long",)}, "--param.*max_seq_length"),
+        ({"plugin_paths": ("{}/no",)}, "--plugin-path.*/no"),
+        ({"onnx": "{}/huge"}, "/huge.*2 GB"),
     ],
     ids=[
         *(
@@ -71,8 +71,8 @@ def test_options_that_exclude_one_another(given: dict[str, object], said: str) -
     ],
 )
 @pytest.mark.fault("Inputs: paths and shapes", "one line that names the option; no process is started")
-def test_what_is_missing_or_wrong_is_told_before_any_process(
-    given: dict[str, object], said: str, site: Site, tmp_path: Path, happened: Any
+def test_wrong_options_are_refused_before_any_process(
+    given: dict[str, object], named: str, site: Site, tmp_path: Path, happened: Any
 ) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_bytes(b"x")
@@ -83,7 +83,7 @@ def test_what_is_missing_or_wrong_is_told_before_any_process(
         return value.format(tmp_path) if isinstance(value, str) else tuple(map(at, value))  # type: ignore[call-overload]
 
     options = SweepOptions.model_validate({key: at(value) for key, value in given.items()})
-    with pytest.raises(UserError, match=said) as caught:
+    with pytest.raises(UserError, match=named) as caught:
         choose_plugins(options, site)
     assert not site.home.exists()
     happened(caught.value)
@@ -99,8 +99,8 @@ def published(site: Site, *params: str) -> Plugin:
 
 
 def test_a_model_that_is_named_twice_is_one(site: Site) -> None:
-    asked = SweepOptions(models=("bert_large_qa", "bert_large_qa"))
-    assert len(choose_plugins(asked, site)) == 1
+    options = SweepOptions(models=("bert_large_qa", "bert_large_qa"))
+    assert len(choose_plugins(options, site)) == 1
 
 
 def test_parameters_are_typed_and_reach_the_product(site: Site) -> None:
@@ -124,7 +124,7 @@ def test_file_of_a_parameter_is_one_from_whatever_folder_it_is_named(
     assert published(site, f"checkpoint={tmp_path}/data/net.pt") == relative
 
 
-def test_code_and_files_beside_the_folder_are_in_the_key(site: Site, tmp_path: Path) -> None:
+def test_code_and_files_outside_the_folder_are_in_the_key(site: Site, tmp_path: Path) -> None:
     weights = tmp_path / "weights"
     weights.write_text("1")
     keys = []

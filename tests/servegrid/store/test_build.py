@@ -1,4 +1,4 @@
-"""A step in a child process: what it is told, how its failures come back, and how it is repeated."""
+"""A step in a child process: its job, its failures, and the command that repeats it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(at: Workplace, output: Path, **more: Any) -> None:
     run_step("prepare", fields=FIELDS, inputs={}, output=output, at=at, **more)
 
 
-def test_step_is_told_its_fields_and_files_and_writes_its_output(at: Workplace, tmp_path: Path) -> None:
+def test_step_gets_its_fields_and_files_and_writes_its_output(at: Workplace, tmp_path: Path) -> None:
     plug_in(at, "return {'v': variant, 's': str(sources), 'length': str(parameters['length'])}")
     run(at, tmp_path / "out", files={"sources": tmp_path / "mine"})
     found = read_json(tmp_path / "out" / "parameters.json")
@@ -59,14 +59,12 @@ def test_artifact_of_a_step_is_built_once(at: Workplace) -> None:
     assert build(request, at) == built
 
 
-def test_failed_step_tells_its_log_and_a_command_that_repeats_just_it(
+def test_failed_step_has_its_log_and_a_command_that_repeats_it(
     at: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # the traceback still comes last
     plug_in(at, "print('about to fail')\nraise ValueError('bad weights')")
-    with pytest.raises(
-        StepError, match=r"^prepare ended with exit code 1\n(.*\n)*ValueError: bad weights$"
-    ) as caught:
+    with pytest.raises(StepError, match=r"(?s)^prepare\b.*\b1\n.*ValueError: bad weights$") as caught:
         run(at, tmp_path / "out")
     assert caught.value.log == str(at.logs / "toy-tiny.prepare.log")
     assert "about to fail" in Path(caught.value.log).read_text()
@@ -76,7 +74,7 @@ def test_failed_step_tells_its_log_and_a_command_that_repeats_just_it(
     assert again.stdout == "about to fail\n"
 
 
-def test_step_that_cannot_be_done_here_tells_why(at: Workplace, tmp_path: Path) -> None:
+def test_unsupported_step_gives_its_reason(at: Workplace, tmp_path: Path) -> None:
     plug_in(
         at,
         "from servegrid.domain.errors import UnsupportedError\n"
@@ -97,7 +95,7 @@ def test_failed_step_that_prints_another_programs_exit_code_is_still_failed(
 def test_step_that_hangs_ends_at_its_limit(at: Workplace, tmp_path: Path) -> None:
     plug_in(at, "import time\ntime.sleep(60)")
     (tmp_path / "out").mkdir()
-    with pytest.raises(StepError, match=r"^prepare ran past its limit of 0\.5 s"):
+    with pytest.raises(StepError, match=r"^prepare\b.*\b0\.5 s"):
         run_step(
             "prepare",
             fields=FIELDS,

@@ -1,4 +1,4 @@
-"""A disk that is full, or may only be read: what was written stays whole, and what could not be is told."""
+"""A full or read-only disk: written files stay whole, and a failed write is an error."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ def test_store_that_cannot_be_written(how: str, disk: Any, happened: Any) -> Non
     with pytest.raises(OSError) as caught:  # which one it is, its refusal says
         store.build(other, write)
     assert files(store.root) == before
-    said = refusal(caught.value)
-    assert said is not None and str(store.root) in said
-    happened(said)
+    message = refusal(caught.value)
+    assert message is not None and str(store.root) in message
+    happened(message)
 
 
 @pytest.mark.fault(

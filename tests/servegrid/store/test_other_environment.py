@@ -1,4 +1,4 @@
-"""Environments that a profile names: what is found in them, and what is said of those that will not do."""
+"""Environments that a profile names: the versions in them, and the reasons why one is refused."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ def test_versions_are_those_of_the_environment() -> None:
     check(HERE, ("numpy",))
 
 
-def test_what_it_lacks_is_named() -> None:
-    with pytest.raises(UnsupportedError, match=f"{HERE}: not installed there: no-such-distribution$"):
+def test_missing_distributions_are_named() -> None:
+    with pytest.raises(UnsupportedError, match=rf"{HERE}.*: no-such-distribution$"):
         check(HERE, ("numpy", "no-such-distribution"))
 
 
-def test_folder_that_is_no_environment_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UnsupportedError, match="bin/python: no such file; name the folder of a Python env"):
+def test_folder_that_is_no_environment_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match=f"{tmp_path}/bin/python"):
         check(tmp_path, ())
     (tmp_path / "bin").mkdir()
     python = tmp_path / "bin" / "python"
     python.write_text("#!/bin/sh\nexit 5\n")
     python.chmod(0o755)
-    with pytest.raises(UnsupportedError, match=r"bin/python does not run: .*exit status 5"):
+    with pytest.raises(UnsupportedError, match=r"bin/python.*exit status 5"):
         check(tmp_path, ())
     python.write_text("""#!/bin/sh\necho '{"python": [3, 8], "installed": {}}'\n""")
-    with pytest.raises(UnsupportedError, match=r"bin/python: Python 3\.8; 3\.11 at least is needed"):
+    with pytest.raises(UnsupportedError, match=r"bin/python.*3\.8.*3\.11"):
         check(tmp_path, ())
 
 
 def test_profile_wants_whole_paths(profile: GpuProfile) -> None:
     data = profile.model_dump() | {"environments": {"tf-trt": "venv"}}
-    said = "tf-trt: the whole path of a Python environment, or {image: NAME}, not venv"
-    with pytest.raises(ValidationError, match=said):
+    wrong = "tf-trt.*{image: NAME}.*venv"
+    with pytest.raises(ValidationError, match=wrong):
         GpuProfile.model_validate(data)
 
 

@@ -10,7 +10,7 @@ from servegrid.domain.root import ROOT
 from servegrid.store.site import default_site
 
 
-def test_what_is_written_lies_in_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_written_inside_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HOME", "RESULTS", "MODELS", "SOURCES"):
         monkeypatch.delenv(f"SERVEGRID_{name}", raising=False)
     site = default_site()
@@ -21,7 +21,7 @@ def test_what_is_written_lies_in_the_checkout(monkeypatch: pytest.MonkeyPatch) -
     assert (site.profiles / "cpu.yaml").is_file()
 
 
-def test_environment_moves_what_is_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_environment_variables_move_the_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("SERVEGRID_SOURCES", raising=False)
     monkeypatch.setenv("SERVEGRID_HOME", "relative/home")
     monkeypatch.setenv("SERVEGRID_RESULTS", str(tmp_path))

@@ -248,7 +248,7 @@ def test_of_two_processes_that_build_one_key_one_makes_and_both_have_it(
 
 
 @pytest.mark.fault("Processes", "the next one clears what it left", what="a builder is killed")
-def test_what_a_killed_builder_left_is_cleared_by_the_next(tmp_path: Path, processes: Any) -> None:
+def test_files_of_a_killed_builder_are_removed_by_the_next(tmp_path: Path, processes: Any) -> None:
     (signs := tmp_path / "signs").mkdir()
     request = BuildRequest(stage="s", version=1, fields={})
     killed = builder(tmp_path / "store", signs, "killed")

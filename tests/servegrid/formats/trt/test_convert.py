@@ -1,4 +1,4 @@
-"""What TensorRT's ONNX parser refuses is told whole; what is not the interface's is not built."""
+"""The errors of TensorRT's ONNX parser are shown whole; a graph with another interface is not built."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ SQUARE = [("x", "float32", (-1, 3, 3))]
 
 
 @pytest.fixture(scope="module")
-def told(interface: Any, onnx_artifact: Callable[..., Path]) -> dict[str, str]:
-    """What is printed for each graph: the parser's errors, then what the step says."""
+def answers(interface: Any, onnx_artifact: Callable[..., Path]) -> dict[str, str]:
+    """The output for each graph: the parser's errors, then the result of the step."""
 
     def artifact(nodes: list[Any], weights: Any = None, shown: Interface | None = None) -> Path:
         io = interface(SQUARE, [("y", "float32", (-1, 3, 3))])
@@ -84,42 +84,44 @@ def last(text: str) -> str:
     return text.splitlines()[-1]
 
 
-def test_graph_that_is_its_interface_is_taken(told: dict[str, str]) -> None:
-    assert last(told["fine"]) == "=> fine"
+def test_graph_that_is_its_interface_is_taken(answers: dict[str, str]) -> None:
+    assert last(answers["fine"]) == "=> fine"
 
 
-def test_unsupported_operators_are_all_named_and_the_first_is_the_reason(told: dict[str, str]) -> None:
-    text = told["operators"]
+def test_unsupported_operators_are_all_named_and_the_first_is_the_reason(answers: dict[str, str]) -> None:
+    text = answers["operators"]
     assert "In node 0 with name: det and operator: Det (checkDet): UNSUPPORTED_NODE" in text
     assert "In node 1 with name: once and operator: Unique (checkUnique): UNSUPPORTED_NODE" in text
     assert last(text).startswith(f"=> UnsupportedError: {library()}'s ONNX parser: In node 0 with name: det")
     assert last(text).endswith("(and 1 more above)")
 
 
-def test_operator_that_nobody_knows_is_unsupported(told: dict[str, str]) -> None:
-    assert last(told["unknown"]).startswith("=> UnsupportedError: ")
-    assert "operator: Frobnicate" in last(told["unknown"])
+def test_operator_that_nobody_knows_is_unsupported(answers: dict[str, str]) -> None:
+    assert last(answers["unknown"]).startswith("=> UnsupportedError: ")
+    assert "operator: Frobnicate" in last(answers["unknown"])
 
 
-def test_broken_graph_is_an_error_on_one_line_with_the_parsers_text_above(told: dict[str, str]) -> None:
-    text = told["broken"]
+def test_broken_graph_is_an_error_on_one_line_with_the_parsers_text_above(answers: dict[str, str]) -> None:
+    text = answers["broken"]
     assert last(text).startswith(f"=> ValueError: {library()}'s ONNX parser: In node 0 with name: add")
     assert "broadcast dimensions must be conformable" in last(text)
     assert "INVALID_NODE: Invalid Node - add\n" in text
 
 
-def test_file_that_is_no_graph_is_an_error(told: dict[str, str]) -> None:
-    assert last(told["no graph"]).startswith("=> ValueError: ")
-    assert "MODEL_DESERIALIZE_FAILED" in last(told["no graph"])
+def test_file_that_is_no_graph_is_an_error(answers: dict[str, str]) -> None:
+    assert last(answers["no graph"]).startswith("=> ValueError: ")
+    assert "MODEL_DESERIALIZE_FAILED" in last(answers["no graph"])
 
 
 @pytest.mark.parametrize(
-    ("graph", "said"),
+    ("graph", "message"),
     [
         ("dtype", "input 'x' of the graph is float32 [-1, 3, 3], not float16 [-1, 3, 3]"),
         ("shape", "output 'y' of the graph is float32 [-1, 3, 3], not float32 [-1, 3, 4]"),
         ("name", "the graph has outputs ['y'], not ['z']"),
     ],
 )
-def test_graph_that_is_not_its_interface_is_refused(told: dict[str, str], graph: str, said: str) -> None:
-    assert last(told[graph]) == f"=> ValueError: {said}"
+def test_graph_that_is_not_its_interface_is_refused(
+    answers: dict[str, str], graph: str, message: str
+) -> None:
+    assert last(answers[graph]) == f"=> ValueError: {message}"

@@ -38,14 +38,14 @@ import json, sys
 from pathlib import Path
 from servegrid.formats.trt.session import Session, refusal
 engine, cases = json.loads(sys.argv[1]), json.loads(sys.argv[2])
-said = []
+messages = []
 for kind in ("CPU", "GPU"):
     try:
         Session(Path("/nowhere"), kind)
-        said.append("opened")
+        messages.append("opened")
     except (RuntimeError, OSError) as error:
-        said.append(str(error))
-print(json.dumps([[refusal(engine, *case) for case in cases], said]))
+        messages.append(str(error))
+print(json.dumps([[refusal(engine, *case) for case in cases], messages]))
 """
 
 

@@ -37,7 +37,7 @@ print("answers " + json.dumps({case["id"]: read(kind, folder, case) for case in 
 
 
 class Runs:
-    """What a hostile pickle holds: unpickled, it would leave the file `ran` in the working folder."""
+    """A hostile pickle: unpickled, it would write the file `ran` into the working folder."""
 
     def __reduce__(self) -> Any:
         return (os.system, ("touch ran",))
@@ -53,13 +53,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def ask(files: Path, run_python: Callable[..., str]) -> Callable[..., dict[str, str]]:
-    """`ask(kind, script, after)`: what is said of each of the `cases` that a script makes, by their ids; a
+    """`ask(kind, script, after)`: the message for each of the `cases` that a script makes, by their ids; a
     second script may work on with what was read."""
 
     def run(kind: str, script: str, after: str = "") -> dict[str, str]:
         output = run_python("\n".join((READ, script, REPORT, after)), files, kind)
         (line,) = (line for line in output.splitlines() if line.startswith("answers "))
-        said: dict[str, str] = json.loads(line.removeprefix("answers "))
-        return said
+        messages: dict[str, str] = json.loads(line.removeprefix("answers "))
+        return messages
 
     return run

@@ -153,7 +153,7 @@ CLEAR: dict[str, tuple[Any, dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def answers(files: Path, ask: Callable[..., Any]) -> dict[str, str]:
-    """What one process says of every file."""
+    """The message of one process for every file."""
     (files / "there.bin").write_bytes(np.ones((6, 3), np.float32).tobytes())
     (files / "short.bin").write_bytes(b"1234")
     (files / "link.bin").symlink_to("/etc/hostname")
@@ -186,11 +186,11 @@ def _samples_file(files: Path, name: str, samples: Any) -> str:
     "one line that says what is wrong with the file; nothing of it is kept or run",
 )
 def test_unclear_file(name: str, answers: dict[str, str], happened: Any) -> None:
-    said = answers[name]
-    assert re.search(ONNX[name][2], said), said
-    assert "\n" not in said
+    message = answers[name]
+    assert re.search(ONNX[name][2], message), message
+    assert "\n" not in message
     assert not Path("ran").exists()
-    happened(said)
+    happened(message)
 
 
 def test_clear_files_are_model_folders(files: Path, answers: dict[str, str]) -> None:

@@ -65,7 +65,7 @@ step(reference, "reference", prepared | samples)
 
 @pytest.fixture(scope="module")
 def answers(files: Path, ask: Callable[..., Any]) -> dict[str, str]:
-    """What one process says of every SavedModel; it exports the good one, too."""
+    """The message of one process for every SavedModel; it exports the good one, too."""
     (files / "garbage").mkdir()
     (files / "garbage" / "saved_model.pb").write_bytes(b"\x93\x00garbage")
     return ask("savedmodel", SAVEDMODEL, EXPORT)
@@ -82,11 +82,11 @@ SPOILT = (
     "Inputs: SavedModels", "one line that says what is wrong with the file; nothing of it is kept or run"
 )
 def test_spoilt_savedmodel(name: str, answers: dict[str, str], happened: Any) -> None:
-    said = answers[name]
-    assert said.startswith("not a SavedModel that TensorFlow can load: ")
-    assert "\n" not in said
+    message = answers[name]
+    assert message.startswith("not a SavedModel that TensorFlow can load: ")
+    assert "\n" not in message
     assert not Path("ran").exists()
-    happened(said)
+    happened(message)
 
 
 def test_savedmodels(files: Path, answers: dict[str, str]) -> None:

@@ -64,7 +64,7 @@ cases = [{"id": name, "file": f"{name}.pt", "shapes": {"ids": [1, 5]}} for name 
 
 @pytest.fixture(scope="module")
 def answers(files: Path, ask: Callable[..., Any]) -> dict[str, str]:
-    """What one process says of every file."""
+    """The message of one process for every file."""
     np.savez(files / "two.npz", ids=np.array([[0, 1, 1, 0, 1]] * 3), scale=np.ones((3, 1), np.float32))
     return ask("torchscript", TORCHSCRIPT)
 
@@ -80,12 +80,12 @@ NO_TORCHSCRIPT = (
     "Inputs: TorchScript files and pickles",
     "one line that says what is wrong with the file; nothing of it is kept or run",
 )
-def test_what_is_no_torchscript_file_is_not_run(name: str, answers: dict[str, str], happened: Any) -> None:
-    said = answers[name]
-    assert said.startswith("not a file of torch.jit.save: ")
-    assert "\n" not in said
+def test_a_file_that_is_no_torchscript_is_not_run(name: str, answers: dict[str, str], happened: Any) -> None:
+    message = answers[name]
+    assert message.startswith("not a file of torch.jit.save: ")
+    assert "\n" not in message
     assert not Path("ran").exists()
-    happened(said)
+    happened(message)
 
 
 def test_torchscript_files(files: Path, answers: dict[str, str]) -> None:

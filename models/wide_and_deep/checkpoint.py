@@ -17,7 +17,7 @@ import tensorflow as tf
 WIDE, DEEP = "model/linear_model/layer_with_weights-0/", "model/dnn_model/layer_with_weights-"
 TABLE = ".Sembedding_weights"  # TensorFlow writes the / of "ad_id/embedding_weights" as .S
 VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
-# What training alone needs; beside these, slots of the optimizers are kept with each weight.
+# Values that only training needs; with each weight, slots of the optimizers are kept, too.
 TRAINING = (
     "deep_optimizer/",
     "wide_optimizer/",

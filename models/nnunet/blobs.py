@@ -1,10 +1,10 @@
 """Made-up MRI volumes: a head with one tumour of three parts, each with intensities of its own."""
 
 import numpy as np
-from nnunet_volume import Volume, normalize
 from numpy.typing import NDArray
+from volume import Volume, normalize
 
-# Mean intensity by class (healthy, oedema, core, rim) and channel. No channel alone tells the classes apart.
+# Mean intensity by class (healthy, oedema, core, rim) and channel. No channel alone is enough.
 INTENSITIES = np.array(
     [[1.0, 1.0, 1.0, 1.0], [1.3, 0.8, 1.6, 1.9], [0.4, 0.6, 1.8, 0.8], [0.8, 2.0, 1.2, 1.3]], dtype=np.float32
 )

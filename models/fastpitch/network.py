@@ -28,7 +28,7 @@ class Size:
 
 
 class Attention(nn.Module):  # type: ignore[misc]
-    """Self-attention with one head, residual, normalised behind."""
+    """Self-attention with one head, a residual connection, then normalisation."""
 
     def __init__(self, size: Size) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Attention(nn.Module):  # type: ignore[misc]
 
 
 class Convolutions(nn.Module):  # type: ignore[misc]
-    """Two convolutions over time, residual, normalised behind."""
+    """Two convolutions over time, a residual connection, then normalisation."""
 
     def __init__(self, size: Size) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class Convolutions(nn.Module):  # type: ignore[misc]
 
 
 class Block(nn.Module):  # type: ignore[misc]
-    """One feed-forward transformer layer; what it returns is zero in padding."""
+    """One feed-forward transformer layer; its output is zero in padding."""
 
     def __init__(self, size: Size) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class Block(nn.Module):  # type: ignore[misc]
 
 
 class Predictor(nn.Module):  # type: ignore[misc]
-    """One number a token."""
+    """One number for each token."""
 
     def __init__(self, size: Size) -> None:
         super().__init__()

@@ -1,11 +1,11 @@
-"""Texts and their log-mel spectrograms: what is shipped, and the file that the data loader reads."""
+"""Texts and their log-mel spectrograms: the shipped file, and the file that the data loader reads."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from fastpitch_text import encode, pad
 from numpy.typing import NDArray
+from text import encode, pad
 
 # Published FastPitch, extract_mels.py: sampling rate in Hz, hop and window in samples.
 SAMPLE_RATE, FRAME_STEP, WINDOW = 22050, 256, 1024
@@ -66,7 +66,7 @@ def write(speech: Speech, path: Path) -> None:
 
 
 def read(path: str | Path) -> Speech:
-    """Read what `write` wrote."""
+    """Read a file of `write`."""
     with np.load(path) as file:
         mels = np.split(file["mels"], np.cumsum(file["frames"])[:-1])
         return Speech(tokens=file["tokens"], mels=mels)

@@ -6,9 +6,9 @@ import keras
 import numpy as np
 import polars as pl
 import tensorflow as tf
-from wd_columns import LABEL, TINY
-from wd_data import inputs
-from wd_network import build
+from columns import LABEL, TINY
+from network import build
+from parquet import inputs
 
 # Found by trial on the held-out displays.
 BATCH, LEARNING_RATE = 256, 0.004

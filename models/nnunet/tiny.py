@@ -3,9 +3,9 @@
 import numpy as np
 import torch
 from monai.networks.nets import DynUNet
-from nnunet_network import build
-from nnunet_volume import Volume
+from network import build
 from numpy.typing import NDArray
+from volume import Volume
 
 # All constants below were found by trial on held-out volumes.
 BATCH = 8

@@ -19,7 +19,7 @@ RENAMED = (
 )
 # Heads on the inner levels steer the training alone: four in early 2021, later fewer or none.
 HEADS = re.compile(r"^deep_supervision_heads\.\d\.conv\.(weight|bias)$")
-# What a whole Lightning checkpoint names beside tensors and plain values: the type of the training's
+# A whole Lightning checkpoint also names, with tensors and plain values, the type of the training's
 # arguments, and the classes of its callbacks, as keys of their states.
 CALLBACKS = (
     "pytorch_lightning.callbacks.early_stopping.EarlyStopping",

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from columns import DISPLAY, HOTNESS, LABEL, MULTI_HOT, NUMERIC, ONE_HOT, PADDING, Tables
 from numpy.typing import NDArray
-from wd_columns import DISPLAY, HOTNESS, LABEL, MULTI_HOT, NUMERIC, ONE_HOT, PADDING, Tables
 
 Arrays = dict[str, NDArray[Any]]
 COLUMNS = (*NUMERIC, *ONE_HOT, *MULTI_HOT, LABEL, DISPLAY)

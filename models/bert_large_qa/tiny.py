@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import torch
-from bert_windows import Features
 from transformers import BertConfig, BertForQuestionAnswering
+from windows import Features
 
 # All constants below were found by trial on held-out chapters.
 HIDDEN, LAYERS, HEADS, INTERMEDIATE = 64, 2, 4, 128

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-from nnunet_volume import Volume
 from numpy.typing import NDArray
+from volume import Volume
 
 # The published split (triton/dataloader.py of NVIDIA's nnU-Net): scikit-learn's shuffled 5-fold of the sorted
 # cases; the published checkpoint was trained on all folds but number 2.

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from fastpitch_speech import MEL_BINS, Speech
-from fastpitch_text import encode, pad
 from numpy.typing import NDArray
+from speech import MEL_BINS, Speech
+from text import encode, pad
 
 COLUMNS = "mel|durations|pitch|text"
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 import torch
-from fastpitch_network import MEL_BINS, FastPitch, Size
-from fastpitch_speech import Shipped
+from network import MEL_BINS, FastPitch, Size
 from numpy.typing import NDArray
+from speech import Shipped
 from torch import Tensor
 
 # Found by trial on the held-out lines.

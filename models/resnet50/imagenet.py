@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
+from images import decode
 from numpy.typing import NDArray
-from resnet_images import decode
 
 SUFFIXES = {".jpeg", ".jpg", ".png", ".gif"}
 SYNSET = re.compile(r"n\d{8}")

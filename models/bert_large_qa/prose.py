@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from bert_squad import SPECIAL_TOKENS, Example
+from squad import SPECIAL_TOKENS, Example
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 PROSE = Path(__file__).parent / "data" / "prose.txt"

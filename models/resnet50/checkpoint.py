@@ -4,7 +4,7 @@ from pathlib import Path
 
 import keras
 import tensorflow as tf
-from resnet_network import SCOPE, published_names
+from network import SCOPE, published_names
 
 INDEX = ".index"
 SLOT = "/Momentum"  # the optimizer's copy of a variable

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from fastpitch_network import FastPitch
+from network import FastPitch
 
 # Names of NVIDIA DeepLearningExamples, PyTorch/SpeechSynthesis/FastPitch: fastpitch/model.py,
 # fastpitch/transformer.py and common/layers.py, as published with nvidia_fastpitch_200518.pt.

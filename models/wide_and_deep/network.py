@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 import tensorflow as tf
-from wd_columns import HOTNESS, MULTI_HOT, NUMERIC, OUTPUT, Tables
+from columns import HOTNESS, MULTI_HOT, NUMERIC, OUTPUT, Tables
 
 # Small and nowhere zero: with random weights too, every table has an effect that a wrong lookup would change.
 INITIAL = "random_normal"  # deviation 0.05
@@ -32,7 +32,7 @@ class Wide(keras.layers.Layer):
 
 
 class DeepInput(keras.layers.Layer):
-    """What the hidden layers see: all embeddings and numbers, side by side in the published order."""
+    """The input of the hidden layers: all embeddings and numbers, joined in the published order."""
 
     def __init__(self, tables: Tables, combiner: str, **settings: Any) -> None:
         super().__init__(**settings)
@@ -78,7 +78,7 @@ def _add_tables(layer: keras.layers.Layer, shapes: Tables) -> dict[str, Any]:
 
 
 def _look_up(table: Any, ids: Any, combiner: str) -> Any:
-    """Rows of a table for ids [b, k], added up or averaged over those that are not padding: [b, width]."""
+    """Rows of a table for ids [b, k], summed or averaged without the padding: [b, width]."""
     if ids.shape[1] == 1:
         return tf.gather(table, ids[:, 0])
     known = tf.expand_dims(tf.cast(ids >= 0, table.dtype), -1)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
+from columns import DISPLAY, LABEL, NUMERIC, TINY
 from numpy.typing import NDArray
-from wd_columns import DISPLAY, LABEL, NUMERIC, TINY
 
 ADS = 6  # of one display; one of them is clicked
-TASTES = 3  # dimensions of what a topic is about and of what a campaign appeals to
+TASTES = 3  # dimensions of a topic's subject and of a campaign's appeal
 # Weights of the three reasons; chosen by trial, so that perfect knowledge of them gives an AUC near 0.89.
 FAME, AFFINITY, FIT = 1.6, 1.3, 1.2
 # A column that follows from another: the page's or the ad's id modulo the column's rows.
@@ -17,7 +17,7 @@ OF_AD = ("document_id_promo", "campaign_id", "advertiser_id", "source_id_promo",
 
 
 class World:
-    """What the clicks follow: how well each ad does, and which topics its campaign appeals to."""
+    """The law of the clicks: the quality of each ad, and the topics that suit its campaign."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.fame = rng.normal(size=TINY["ad_id"][0])

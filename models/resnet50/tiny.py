@@ -3,9 +3,9 @@
 import keras
 import numpy as np
 import tensorflow as tf
+from network import build
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
-from resnet_network import build
 
 # Found by trial on the held-out digits.
 BATCH = 32

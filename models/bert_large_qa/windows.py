@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from bert_squad import Example, token_id
 from numpy.typing import NDArray
+from squad import Example, token_id
 from tokenizers import Encoding, Tokenizer
 
 MAX_QUERY_LENGTH = 64  # tokens; default of the published BERT SQuAD script (run_squad.py, max_query_length)

@@ -1,4 +1,4 @@
-"""ResNet-50 v1.5 as a Keras network whose variables bear the names of the published TensorFlow 1 code.
+"""ResNet-50 v1.5 as a Keras network whose variables have the names of the published TensorFlow 1 code.
 
 Structure and constants are those of NVIDIA DeepLearningExamples, TensorFlow/Classification/ConvNets:
 model/resnet.py, model/blocks/ and utils/data_utils.py.
@@ -69,7 +69,7 @@ def published_names(network: keras.Model) -> dict[str, keras.Variable]:
 
 
 def _bottleneck(net: keras.KerasTensor, channels: int, stride: int, scope: str) -> keras.KerasTensor:
-    """1x1, 3x3, 1x1 beside a shortcut. Version 1.5: the stride is that of the 3x3 convolution."""
+    """Convolutions 1x1, 3x3, 1x1 with a shortcut. Version 1.5: the stride is that of the 3x3 convolution."""
     shortcut, depth = net, channels * EXPANSION
     if net.shape[-1] != depth:
         shortcut = _convolution(net, depth, 1, stride, f"{scope}.shortcut.conv2d")
