@@ -26,6 +26,7 @@ from flows.cell import build_cell, workplace
 from servegrid.domain.values import Endpoint, Interface
 from servegrid.formats import FORMATS
 from servegrid.formats.repository import write_repository
+from servegrid.formats.runtime_files import session_file
 from servegrid.host.environment import device_lock
 from servegrid.plan.options import SweepOptions
 from servegrid.regression.interleaved import CandidateEndpoint, InterleavedJob, measure
@@ -84,7 +85,9 @@ def main() -> int:
             """The cell under this name, in a process of its own; `added_s` is waited in each execution."""
             unload(client, name, timeout_s=60)
             write_repository(repository, name, cell.product.format, cell.dynamic, interface, artifact)
-            session = repository / name / "1" / f"{FORMATS[cell.product.format].SESSION}.py"
+            hosted = FORMATS[cell.product.format].hosted
+            assert hosted is not None
+            session = repository / name / "1" / session_file(hosted.folder)
             if added_s:
                 session.write_text(session.read_text() + SLOWER.format(seconds=added_s))
             client.load_model(name)

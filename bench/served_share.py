@@ -35,9 +35,9 @@ import json, sys, time
 from pathlib import Path
 import numpy as np
 from importlib import import_module
-artifact, session, kind, graph, batches = json.loads(sys.argv[1])
+artifact, folder, kind, graph, batches = json.loads(sys.argv[1])
 on_gpu = {"cuda_graph": graph} if kind == "GPU" else {}
-model = import_module(f"servegrid.hosting.{session}").Session(Path(artifact), kind, **on_gpu)
+model = import_module(f"servegrid.formats.{folder}.session").Session(Path(artifact), kind, **on_gpu)
 with np.load(Path(artifact) / "example.npz") as file:
     x = {k[2:]: file[k] for k in file if k.startswith("x/")}
 for batch in batches:
@@ -55,7 +55,7 @@ for batch in batches:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("artifact", type=Path)
-    parser.add_argument("format", choices=FORMATS)
+    parser.add_argument("format", choices=[name for name, known in FORMATS.items() if known.hosted])
     parser.add_argument("--gpu", action="store_true")
     parser.add_argument("--cuda-graph", action="store_true")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8, 16])
@@ -64,7 +64,9 @@ def main() -> int:
     asked = parser.parse_args()
     artifact, site = asked.artifact.resolve(), default_site()
     kind = "GPU" if asked.gpu else "CPU"
-    what = [str(artifact), FORMATS[asked.format].SESSION, kind, asked.cuda_graph, asked.batch]
+    hosted = FORMATS[asked.format].hosted
+    assert hosted is not None, f"{asked.format} is not hosted"
+    what = [str(artifact), hosted.folder, kind, asked.cuda_graph, asked.batch]
     done = subprocess.run(
         [sys.executable, "-c", ALONE, json.dumps(what)], check=True, stdout=subprocess.PIPE, text=True
     )

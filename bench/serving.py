@@ -13,7 +13,8 @@ import tritonclient.grpc as triton
 
 from flows.cell import build_cell, workplace
 from servegrid.domain.values import Endpoint, Interface
-from servegrid.formats.repository import HOSTING, write_repository
+from servegrid.formats.repository import write_repository
+from servegrid.formats.runtime_files import copy_runtime, session_file
 from servegrid.loadgen.base import Target
 from servegrid.plan.options import SweepOptions
 from servegrid.servers import embedded
@@ -47,7 +48,7 @@ class Session:
         {sleep}
         return {{"y": inputs["x"]}}
 """
-HOSTED = 'parameters { key: "session" value { string_value: "sleeping_session" } }'
+HOSTED = 'parameters { key: "session" value { string_value: "sleeping" } }'
 
 
 class Bench:
@@ -64,18 +65,19 @@ class Bench:
 
     def hosted_model(self, name: str, *, sleep_s: float = 0.0, instances: int = 1, more: str = "") -> Target:
         """The same by the project's hosted runtime, with a session that sleeps."""
-        files = {
-            file: (HOSTING / file).read_text(encoding="utf-8")
-            for file in ("model.py", "pipeline.py", "threads.py")
-        }
-        files["sleeping_session.py"] = SESSION.format(sleep=_sleep(sleep_s))
+        copy_runtime(self._version(name))
+        files = {str(session_file("sleeping")): SESSION.format(sleep=_sleep(sleep_s))}
         return self._small_model(name, files, CONFIG.format(instances=instances, more=f"{HOSTED}\n{more}"))
 
+    def _version(self, name: str) -> Path:
+        return self.folder / "repository" / name / "1"
+
     def _small_model(self, name: str, files: dict[str, str], config: str) -> Target:
-        version = self.folder / "repository" / name / "1"
-        version.mkdir(parents=True)
+        version = self._version(name)
+        version.mkdir(parents=True, exist_ok=True)
         (version.parent / "config.pbtxt").write_text(config)
         for file, text in files.items():
+            (version / file).parent.mkdir(parents=True, exist_ok=True)
             (version / file).write_text(text)
         samples = self.folder / f"{name}.samples"
         samples.mkdir()

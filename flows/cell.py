@@ -162,7 +162,7 @@ def workplace(plugin: Plugin, cell: Cell, site: Site, campaign: str) -> Workplac
 
 def cell_writer(plugin: Plugin, campaign: str, run: str, options: SweepOptions) -> CellWriter:
     """Writes this model's rows of the campaign, with the versions of all libraries that its cells use."""
-    libraries = {library for module in FORMATS.values() for library in module.LIBRARIES}
+    libraries = {library for known in FORMATS.values() for library in known.libraries}
     used = versions({*LIBRARIES, *plugin.spec.requires, *libraries})
     writer = Writer(default_site().results / campaign)
     return CellWriter(writer, campaign, host(), used, options.anywhere(), run)

@@ -1,4 +1,4 @@
-"""Stage `configure`: the model repository of a cell, with a `config.pbtxt` for each serving."""
+"""Stage `configure`: the model repository of a cell, and the configs of its two servings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from servegrid.store.build import Workplace
 
 
 class Configured(Value):
-    """A model repository that is ready to be served; the configs are JSON, as load requests take them."""
+    """A model repository to serve; the configs are JSON, as load requests take them."""
 
     repository: Path
     model: str
@@ -32,11 +32,11 @@ class Configured(Value):
 def configure(
     cell: Cell, converted: ArtifactRef, root: Path, at: Workplace, workspace_bytes: int | None = None
 ) -> Configured:
-    """Write the cell's repository; the dynamic serving is the one in `config.pbtxt`.
+    """Write the cell's repository; `config.pbtxt` has the dynamic serving.
 
     Raises:
-        UnsupportedError: the model was built and could not be run here, or by a version of a library that the
-            server does not have.
+        UnsupportedError: the model was built but cannot run here, or the server has another version of the
+            library that built it.
     """
     with work("configure"):
         artifact = at.site.store.path(converted)
@@ -46,8 +46,8 @@ def configure(
         interface = Interface.model_validate_json(text)
         product = cell.product
         if cell.dynamic.backend == "native":
-            built_for = FORMATS[product.format].why_not_built_for
-            if reason := built_for(product.triton_release, load_releases(), artifact):
+            why_not = FORMATS[product.format].native.why_not_built_for
+            if reason := why_not(product.triton_release, load_releases(), artifact):
                 raise UnsupportedError(reason)
         name = product.model
         acceleration = Acceleration(

@@ -27,21 +27,22 @@ def source(product: Product) -> Product | None:
 
 def calibrated(product: Product) -> bool:
     """Whether the conversion reads samples of the model's data."""
-    return FORMATS[product.format].calibrated(product)
+    return product.precision in FORMATS[product.format].calibrated
 
 
 def libraries(product: Product, elsewhere: Collection[Format]) -> set[str]:
     """Every distribution that this environment needs for the conversions from the export to the product, when
     the formats of `elsewhere` are converted to in another environment."""
     made_of = source(product)
-    own = () if product.format in elsewhere else FORMATS[product.format].LIBRARIES
+    own = () if product.format in elsewhere else FORMATS[product.format].libraries
     return {*own, *(libraries(made_of, elsewhere) if made_of else ())}
 
 
 def needed_elsewhere(format_: Format) -> tuple[str, ...]:
     """The distributions that another environment needs for the conversion to a format."""
-    module = FORMATS[format_]
-    return module.ENVIRONMENT.libraries if module.ENVIRONMENT else module.LIBRARIES
+    serving_format = FORMATS[format_]
+    environment = serving_format.environment
+    return environment.libraries if environment else serving_format.libraries
 
 
 def environments(profile: GpuProfile) -> dict[str, Environment]:
@@ -62,8 +63,8 @@ def request(
     Raises:
         UnsupportedError: that environment is missing, or lacks a distribution that the format needs.
     """
-    module, step = FORMATS[product.format], convert_step(product.format)
-    libraries = versions(module.LIBRARIES)
+    serving_format, step = FORMATS[product.format], convert_step(product.format)
+    libraries = versions(serving_format.libraries)
     if environment := environments.get(step):
         check(environment, needed_elsewhere(product.format))
         libraries = versions_in(environment, needed_elsewhere(product.format))
@@ -75,7 +76,7 @@ def request(
             {
                 "precision": product.precision,
                 "tolerances": plugin.spec.conversion_tolerances(product.variant, product.precision),
-                **module.build_fields(plugin.spec, product),
+                **serving_format.build_fields(plugin.spec, product),
             },
         ),
         inputs=present_inputs(source=source, calibration=calibration),

@@ -180,13 +180,13 @@ def _with_old_names(kept: KeptPlan) -> KeptPlan:
 
 def _absent(plugin: Plugin, profile: GpuProfile, cell: Cell) -> str | None:
     """What is not installed, here or in the format's own environment, to build and host the product."""
-    product, module = cell.product, FORMATS[cell.product.format]
-    hosted = module.LIBRARIES if cell.dynamic.backend == "hosted" else ()
+    product, serving_format = cell.product, FORMATS[cell.product.format]
+    hosted = serving_format.libraries if cell.dynamic.backend == "hosted" else ()
     converting = convert.libraries(product, profile.environments)
     absent = missing(export.libraries(plugin.spec, product.export_format) | converting | set(hosted))
     if absent:
         return f"not installed: {', '.join(absent)}; in the checkout run `{how_to_install(absent)}`"
-    tools = [tool for tool in module.TOOLS if not shutil.which(tool)]
+    tools = [tool for tool in serving_format.tools if not shutil.which(tool)]
     if tools:
         return f"not installed: {', '.join(tools)}; install it with the system's package manager"
     if environment := profile.environments.get(product.format):

@@ -13,8 +13,8 @@ from servegrid.domain.root import ROOT
 FRAMEWORKS = (
     "torch", "tensorflow", "onnx", "onnxruntime", "tensorrt", "tensorrt_rtx_bindings", "transformers",
 )  # fmt: skip
-IN_CHILD = ("convert", "fusion", "quantization", "writing")
-"""Of a format: what makes it, in a child process."""
+EVERYWHERE = ("format", "__init__")
+"""The modules of a format's folder that every process imports; the others run in a child or in Triton."""
 IMPORT = """
 import importlib, json, sys
 for name in sys.argv[1:]:
@@ -28,8 +28,8 @@ def modules(*packages: str) -> list[str]:
     names = []
     for path in sorted(p for package in packages for p in (ROOT / package).rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
-        in_child = parts[1:2] == ("formats",) and parts[-1].startswith(IN_CHILD)
-        if parts[:2] not in (("servegrid", "frameworks"), ("servegrid", "hosting")) and not in_child:
+        of_format = parts[1:2] == ("formats",) and len(parts) > 3 and parts[-1] not in EVERYWHERE
+        if parts[:2] not in (("servegrid", "frameworks"), ("servegrid", "hosting")) and not of_format:
             names.append(".".join(parts).removesuffix(".__init__"))
     return names
 

@@ -8,10 +8,15 @@ import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 
+import pytest
+
 from servegrid.domain.root import ROOT
+from servegrid.formats import FORMATS
+from servegrid.formats.base import HostedSession
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-(LAYERS,) = (c["layers"] for c in PROJECT["tool"]["importlinter"]["contracts"] if c["type"] == "layers")
+CONTRACTS = {contract["name"]: contract for contract in PROJECT["tool"]["importlinter"]["contracts"]}
+LAYERS = CONTRACTS["layers: no import goes up"]["layers"]
 HEIGHT = {name: -number for number, layer in enumerate(LAYERS) for name in layer.split(" : ")}
 NAME = re.compile(rf"((?:{'|'.join(map(re.escape, HEIGHT))})(?:\.\w+)*)(?::(\w+))?")
 PROGRAMS = {"servegrid.frameworks"}
@@ -48,8 +53,6 @@ def test_every_module_that_a_string_names_is_there_and_not_above_the_one_that_na
             assert attribute in known, f"{where} names {module}:{attribute}"
 
 
-def test_each_format_s_session_is_a_file_of_the_hosted_runtime() -> None:
-    from servegrid.formats import FORMATS
-
-    for name, module in FORMATS.items():
-        assert module.SESSION is None or find_spec(f"servegrid.hosting.{module.SESSION}"), name
+@pytest.mark.parametrize("hosted", {known.hosted for known in FORMATS.values() if known.hosted}, ids=str)
+def test_hosted_format_has_a_session(hosted: HostedSession) -> None:
+    assert find_spec(f"servegrid.formats.{hosted.folder}.session")

@@ -33,7 +33,7 @@ def _docker_line(row: Row) -> str:
     serve = "tritonserver --model-repository=/models --disable-auto-complete-config"
     if hosted(row):
         used = parse_json(row["versions"])
-        libraries = [name for name in FORMATS[row["format"]].LIBRARIES if name in used]
+        libraries = [name for name in FORMATS[row["format"]].libraries if name in used]
         # PyPI has no local versions (2.13.0+cpu), and ONNX Runtime for GPUs under a name of its own.
         on_gpu = {"onnxruntime": "onnxruntime-gpu"} if gpu else {}
         needs = [f"{on_gpu.get(name, name)}=={used[name].partition('+')[0]}" for name in libraries]

@@ -95,7 +95,7 @@ def _perf_analyzer(site: Site) -> Check:
 
 
 def _frameworks() -> Check:
-    wanted = {lib for module in FORMATS.values() for lib in module.LIBRARIES}
+    wanted = {lib for known in FORMATS.values() for lib in known.libraries}
     wanted |= {lib for libraries in (*LIBRARIES.values(), *EXPORTERS.values()) for lib in libraries}
     absent = missing(wanted)
     found = ", ".join(f"{name} {version}" for name, version in versions(wanted).items())
@@ -104,7 +104,7 @@ def _frameworks() -> Check:
 
 
 def _compilers() -> Check:
-    wanted = {tool: name for name, module in FORMATS.items() for tool in module.TOOLS}
+    wanted = {tool: name for name, known in FORMATS.items() for tool in known.tools}
     absent = [tool for tool in wanted if not shutil.which(tool)]
     found = ", ".join(f"{tool} {shutil.which(tool) or 'absent'}" for tool in wanted)
     needing = ", ".join(wanted[tool] for tool in absent)

@@ -1,21 +1,21 @@
-"""What Triton loads: one module a format, all of one shape, registered here by name."""
+"""What Triton loads: one folder a format, registered here by name."""
 
 from __future__ import annotations
 
 from servegrid.domain.values import Format
-from servegrid.formats.aoti import format as aoti
-from servegrid.formats.base import FormatModule
-from servegrid.formats.onnx import format as onnx
-from servegrid.formats.savedmodel import tf_savedmodel, tf_trt
-from servegrid.formats.torchscript import ts_script, ts_trace
-from servegrid.formats.trt import format as trt
+from servegrid.formats.aoti.format import AOTI
+from servegrid.formats.base import ServingFormat
+from servegrid.formats.onnx.format import ONNX
+from servegrid.formats.savedmodel.format import TF_SAVEDMODEL, TF_TRT
+from servegrid.formats.torchscript.format import TS_SCRIPT, TS_TRACE
+from servegrid.formats.trt.format import TRT
 
-FORMATS: dict[Format, FormatModule] = {
-    "ts-trace": ts_trace,
-    "ts-script": ts_script,
-    "aoti": aoti,
-    "onnx": onnx,
-    "trt": trt,
-    "tf-savedmodel": tf_savedmodel,
-    "tf-trt": tf_trt,
+FORMATS: dict[Format, ServingFormat] = {
+    "ts-trace": TS_TRACE,
+    "ts-script": TS_SCRIPT,
+    "aoti": AOTI,
+    "onnx": ONNX,
+    "trt": TRT,
+    "tf-savedmodel": TF_SAVEDMODEL,
+    "tf-trt": TF_TRT,
 }

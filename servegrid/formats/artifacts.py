@@ -21,7 +21,7 @@ from servegrid.formats.fields import ConvertJob
 
 
 class Session(Protocol):
-    """What runs an artifact when it is hosted."""
+    """Runs an artifact: a format's `session.py` has one."""
 
     def run(self, inputs: Arrays) -> Arrays:
         """One batch; arrays by tensor name, batch first."""

@@ -1,4 +1,4 @@
-"""What Triton's own backends read in `config.pbtxt` beside tensors, instances and batching."""
+"""What Triton's own backends read in `config.pbtxt`, besides tensors, instances and batching."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from servegrid.domain.values import Accelerator, Format, Interface, Precision, S
 from servegrid.formats import FORMATS
 
 ENGINE_CACHE = "/tmp/servegrid-engines"  # noqa: S108
-"""Where ONNX Runtime keeps the engines that it builds, so that loading the other serving finds them; their
-names carry model, GPU and TensorRT version."""
+"""Where ONNX Runtime keeps the engines that it builds: the second serving of a cell loads those of the first.
+Their names carry model, GPU and TensorRT version."""
 
 
 class Acceleration(Value):
-    """The accelerator of the native backend, what it computes in, and the most memory that it may work in."""
+    """The accelerator of the native backend, its precision, and the limit of its workspace."""
 
     accelerator: Accelerator = "none"
     precision: Precision | None = None
@@ -23,15 +23,16 @@ class Acceleration(Value):
 def add_native(
     config: Any, format_: Format, serving: Serving, interface: Interface, acceleration: Acceleration
 ) -> None:
-    """Add what the native backend of a format reads."""
-    config.platform = FORMATS[format_].PLATFORM
+    """Add the fields that the native backend of a format reads."""
+    native = FORMATS[format_].native
+    config.platform = native.platform
     if config.backend == "pytorch" and config.platform == "pytorch_libtorch":
         config.parameters["INFERENCE_MODE"].string_value = "true"
     if config.backend == "tensorrt" and serving.cuda_graph:
         _add_graphs(config, serving, interface)
     if acceleration.accelerator == "amp":
         config.optimization.execution_accelerators.gpu_execution_accelerator.add(name="auto_mixed_precision")
-    if acceleration.accelerator == "trt" and "trt" in FORMATS[format_].ACCELERATORS:
+    if acceleration.accelerator == "trt" and "trt" in native.accelerators:
         config.optimization.execution_accelerators.gpu_execution_accelerator.add(
             name="tensorrt", parameters=_tensorrt(config.backend, serving, acceleration)
         )
@@ -40,8 +41,8 @@ def add_native(
 def add_warm_up(config: Any, serving: Serving, interface: Interface) -> None:
     """Have the server run each warm-up batch size as it loads the model, on zeros.
 
-    An input with a free axis has no size to run: then nothing is warmed up. Triton 2.51 does not survive a
-    model that cannot answer zeros.
+    An input with a free axis has no size to run, so nothing is warmed up. Triton 2.51 crashes where a model
+    fails on zeros.
     """
     for size in serving.warm_up_batch_sizes if _fixed(interface) else ():
         entry = config.model_warmup.add(name=f"batch_{size}", batch_size=size)
@@ -65,8 +66,8 @@ def _tensorrt(backend: str, serving: Serving, acceleration: Acceleration) -> dic
 
 
 def _add_graphs(config: Any, serving: Serving, interface: Interface) -> None:
-    """A CUDA graph for each batch size that is known to come; without fixed shapes the backend captures what
-    it can by itself."""
+    """Add a CUDA graph for each batch size of the serving. Where shapes are free the backend decides itself
+    what to capture."""
     if not _fixed(interface):
         return
     most = serving.max_batch_size

@@ -13,19 +13,7 @@ from servegrid.domain.errors import UnsupportedError
 from servegrid.domain.values import TRITON_DTYPES, Format, Interface, Serving, Tensor
 from servegrid.formats import FORMATS
 from servegrid.formats.native_config import Acceleration, add_native, add_warm_up
-
-HOSTING = Path(__file__).parents[1] / "hosting"
-
-OF_TORCH = (
-    "torch_device.py",
-    "torch_graphs.py",
-    "volumes.py",
-    "sequences.py",
-    "transformer.py",
-    "layer_norm.py",
-)
-
-SHARED = ("model.py", "pipeline.py", "outputs.py", "threads.py", *OF_TORCH)
+from servegrid.formats.runtime_files import copy_runtime
 
 
 def model_config(
@@ -40,23 +28,24 @@ def model_config(
     Raises:
         UnsupportedError: the native backend cannot serve this interface.
     """
-    module = FORMATS[format_]
+    serving_format = FORMATS[format_]
     config = pb.ModelConfig(name=name, max_batch_size=serving.max_batch_size)
     if serving.backend == "native":
-        reason = module.why_not_native(interface, serving.max_batch_size)
+        reason = serving_format.native.why_not(interface, serving.max_batch_size)
         if reason:
             raise UnsupportedError(reason)
-        config.backend = module.NATIVE_BACKEND
-        config.default_model_filename = module.FILE
+        config.backend = serving_format.native.name
+        config.default_model_filename = serving_format.file
     else:
-        assert module.SESSION is not None, format_
+        hosted = serving_format.hosted
+        assert hosted is not None, format_
         config.backend = "python"
-        config.parameters["session"].string_value = module.SESSION
+        config.parameters["session"].string_value = hosted.folder
         if serving.device_kind == "gpu" and serving.batching == "dynamic":
-            # A CPU has nothing to gain: what collects and answers would take the cores that compute.
+            # On a CPU collecting and answering would take cores from computing.
             config.parameters["pipelined"].string_value = "true"
-        if serving.device_kind == "gpu" and serving.batching != "dynamic" and module.ON_DEVICE:
-            # What the client places on the GPU stays there; a batch is joined in the host's memory.
+        if serving.device_kind == "gpu" and serving.batching != "dynamic" and hosted.on_device:
+            # Tensors on the GPU stay there. (Those of a dynamic batch are joined in the host's memory.)
             config.parameters["FORCE_CPU_ONLY_INPUT_TENSORS"].string_value = "no"
     config.input.extend(_tensor(pb.ModelInput, t, serving) for t in interface.inputs)
     config.output.extend(_tensor(pb.ModelOutput, t, serving) for t in interface.outputs)
@@ -82,27 +71,28 @@ def write_repository(
     artifact: Path,
     acceleration: Acceleration = Acceleration(),  # noqa: B008  # frozen
 ) -> Any:
-    """Lay out `root/name` for one serving, anew; returns its `ModelConfig`."""
+    """Write `root/name` for one serving, in place of what was there; returns its `ModelConfig`."""
+    serving_format = FORMATS[format_]
     config = model_config(name, format_, serving, interface, acceleration)
     folder = root / name
     shutil.rmtree(folder, ignore_errors=True)
     version = folder / "1"
     version.mkdir(parents=True)
     if serving.backend == "native":
-        (version / FORMATS[format_].FILE).symlink_to(artifact / FORMATS[format_].FILE)
+        (version / serving_format.file).symlink_to(artifact / serving_format.file)
     else:
+        assert serving_format.hosted is not None, format_
         (version / "artifact").symlink_to(artifact)
-        for file in (*SHARED, f"{FORMATS[format_].SESSION}.py"):
-            shutil.copy(HOSTING / file, version / file)
+        copy_runtime(version, serving_format.hosted.folder)
     (folder / "config.pbtxt").write_text(text_format.MessageToString(config), encoding="utf-8")
     return config
 
 
 def _tensor(kind: Any, tensor: Tensor, serving: Serving) -> Any:
-    """The batch axis is implied where the server batches, and spelled out where it does not.
+    """A tensor's entry: its dims leave the batch axis out where the server batches.
 
-    Requests always have an axis beside the batch. A tensor without one is given one of 1, which the server
-    takes off before the model sees it and puts on afterwards (Triton, model configuration, "Reshape").
+    Requests always have an axis besides the batch. A tensor without one gets an axis of 1, which the server
+    removes before the model runs and adds afterwards (Triton, model configuration, "Reshape").
     """
     shape = [int(axis) for axis in tensor.shape]
     entry = kind(name=tensor.name, data_type=f"TYPE_{TRITON_DTYPES[tensor.dtype]}")

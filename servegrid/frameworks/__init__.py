@@ -1,1 +1,1 @@
-"""Processes that import a framework; nothing outside this package and `hosting` does."""
+"""Processes that import a framework. Apart from them only sessions, conversions and hosting/ do."""

@@ -20,7 +20,7 @@ from servegrid.frameworks import onnx_counting
 from servegrid.frameworks.fields import ExportJob, NetworkJob
 from servegrid.frameworks.file_plugin import PROTOBUF_LIMIT
 from servegrid.frameworks.model_file import Declared, one_line
-from servegrid.hosting.onnx_session import cpu_options
+from servegrid.hosting.onnx_options import cpu_options
 
 FILE = "model.onnx"
 FORMATS: dict[Format, dict[str, Any]] = {"onnx": {"export": "onnx", "precisions": ["fp32", "fp16"]}}

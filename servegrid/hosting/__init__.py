@@ -1,5 +1,6 @@
 """The runtime that serves an artifact inside Triton's Python backend.
 
-`model.py`, one session module and what both need are laid into the model repository; they import nothing else
-of the project, so the same files run in any Triton image that has the session's library.
+`servegrid.formats.runtime_files` copies it into the model repository, with the session of one format. Both
+import each other's modules relatively and nothing else of the project, so the same files run in any Triton
+image that has the session's library.
 """

@@ -1,7 +1,7 @@
 """Triton Python backend model: batches requests, runs the artifact's session, splits the answers.
 
-Tensors come in and go out by DLPack only: with NumPy 2 the backend's own NumPy exchange is silently
-wrong (an int64 input reads as zeros, a response made from an array arrives empty).
+Tensors are exchanged by DLPack only: with NumPy 2 the backend's own NumPy exchange is silently wrong (an
+int64 input reads as zeros, a response made from an array arrives empty).
 """
 
 import ctypes
@@ -9,12 +9,13 @@ import functools
 import importlib
 import json
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]  # exists in the stub
+
+from . import pipeline, threads
 
 Array = np.ndarray[Any, Any]
 
@@ -22,11 +23,11 @@ _drop_destructor = ctypes.pythonapi.PyCapsule_SetDestructor
 _drop_destructor.argtypes = [ctypes.py_object, ctypes.c_void_p]
 
 
-class _Given:
+class _Input:
     """An input of the backend as DLPack, in the form that NumPy consumes.
 
-    NumPy asks first with keywords that the backend's tensors refuse, and to raise that error takes
-    longer than the exchange itself.
+    NumPy first passes keywords that the backend's tensors refuse, and raising that error takes longer than
+    the exchange itself.
     """
 
     def __init__(self, tensor: Any) -> None:
@@ -39,18 +40,18 @@ class _Given:
         return self._tensor.__dlpack_device__()
 
 
-class _Exported:
+class _Output:
     """A NumPy array as DLPack, in the form that the backend consumes.
 
-    The backend renames the capsule that it has taken to a name NumPy's destructor does not know, which
-    then prints a ValueError for each tensor. The backend calls the tensor's deleter itself, so
-    the destructor has nothing left to do and is taken off.
+    The backend renames each capsule that it takes, and NumPy's destructor prints a ValueError for a capsule
+    of another name. The destructor has nothing to do, because the backend calls the tensor's deleter itself;
+    so it is removed.
     """
 
     def __init__(self, array: Array) -> None:
         if not (array.flags.c_contiguous and array.flags.writeable):  # NumPy exports no read-only array
             array = np.require(array, requirements=["C", "W"])
-        if array.size == 0:  # NumPy's strides of an empty array are not those the backend calls contiguous
+        if array.size == 0:  # the backend does not take NumPy's strides of an empty array for contiguous
             strides = [array.itemsize * math.prod(array.shape[axis + 1 :]) for axis in range(array.ndim)]
             array = np.lib.stride_tricks.as_strided(array, strides=strides)
         self._array = array
@@ -67,49 +68,46 @@ class _Exported:
 class TritonPythonModel:
     """One instance; Triton gives it one call of `execute` at a time.
 
-    Where the config says `pipelined`, answers are sent by response senders, so that `execute` returns and
-    takes the next requests while a batch runs.
+    With the parameter `pipelined` answers are sent by response senders: `execute` returns and takes the next
+    requests while a batch runs.
     """
 
     def initialize(self, args: dict[str, str]) -> None:
         config = json.loads(args["model_config"])
-        version = args["model_version"]
-        folder = Path(args["model_repository"]) / version
-        # The version's folder is a package, so that its modules may import one another.
-        sys.path.insert(0, args["model_repository"])
+        artifact = Path(args["model_repository"], args["model_version"], "artifact")
         kind, device = args["model_instance_kind"], args["model_instance_device_id"]
-        if kind == "CPU":  # before the session's module imports its framework
+        if kind == "CPU":  # before the session imports its framework, which reads the variables
             instances = sum(group["count"] for group in config["instance_group"])
-            importlib.import_module(f"{version}.threads").limit(instances)
-        session = importlib.import_module(f"{version}.{config['parameters']['session']['string_value']}")
-        self._batches = importlib.import_module(f"{version}.pipeline")
+            threads.limit(instances)
+        format_folder = config["parameters"]["session"]["string_value"]
+        session = importlib.import_module(f"..formats.{format_folder}.session", __package__)
         self._inputs = [entry["name"] for entry in config["input"]]
         self._outputs = [entry["name"] for entry in config["output"]]
         cuda = config.get("optimization", {}).get("cuda", {})
         on_gpu = {"device": int(device), "cuda_graph": cuda.get("graphs", False)} if kind == "GPU" else {}
-        open_session = functools.partial(session.Session, folder / "artifact", kind, **on_gpu)
+        open_session = functools.partial(session.Session, artifact, kind, **on_gpu)
         only_cpu = config["parameters"].get("FORCE_CPU_ONLY_INPUT_TENSORS", {}).get("string_value", "yes")
         self._takes_device_tensors = only_cpu == "no"
         self._pipeline: Any = None
         self._session: Any = None
         if "pipelined" in config["parameters"]:
-            self._pipeline = self._batches.Pipeline(open_session, config["max_batch_size"])
+            self._pipeline = pipeline.Pipeline(open_session, config["max_batch_size"])
         else:
             self._session = open_session()
 
     def execute(self, requests: list[Any]) -> list[Any] | None:
-        looked = [{tensor.name(): tensor for tensor in request.inputs()} for request in requests]
-        if self._takes_device_tensors and not all(t.is_cpu() for tensors in looked for t in tensors.values()):
-            return [self._response(self._run_on_device(tensors)) for tensors in looked]
+        given = [{tensor.name(): tensor for tensor in request.inputs()} for request in requests]
+        if self._takes_device_tensors and not all(t.is_cpu() for tensors in given for t in tensors.values()):
+            return [self._response(self._run_on_device(tensors)) for tensors in given]
         try:
-            inputs = [{name: np.from_dlpack(_Given(ts[name])) for name in self._inputs} for ts in looked]
+            inputs = [{name: np.from_dlpack(_Input(ts[name])) for name in self._inputs} for ts in given]
         except Exception as error:
             return [self._response(error) for _ in requests]
         if self._pipeline is None:
-            return [self._response(found) for found in self._batches.run(self._session, inputs)]
+            return [self._response(found) for found in pipeline.run(self._session, inputs)]
         for request, arrays in zip(requests, inputs, strict=True):
             answer = functools.partial(self._send, request.get_response_sender())
-            self._pipeline.put(self._batches.Waiting(arrays, answer))
+            self._pipeline.put(pipeline.Waiting(arrays, answer))
         return None
 
     def finalize(self) -> None:
@@ -117,7 +115,7 @@ class TritonPythonModel:
             self._pipeline.close()
 
     def _run_on_device(self, tensors: dict[str, Any]) -> dict[str, Any] | Exception:
-        """Of tensors that the client placed on the GPU: they are neither copied to the host nor batched. The
+        """Run one request whose tensors lie on the GPU: they are neither copied to the host nor batched. The
         server takes the answer before it calls again."""
         try:
             return dict(self._session.run_on_device({name: tensors[name] for name in self._inputs}))
@@ -128,18 +126,18 @@ class TritonPythonModel:
         sender.send(self._response(found), flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
 
     def _response(self, found: dict[str, Any] | Exception) -> Any:
-        # An error of its own for each: the backend frees it with its response, and one that several
-        # responses share takes the server down.
+        # Each response has an error object of its own: the backend frees it with the response, and an object
+        # that several responses share crashes the server.
         if isinstance(found, Exception):
             error = pb_utils.TritonError(f"{type(found).__name__}: {found}")
             return pb_utils.InferenceResponse([], error=error)
         try:
             tensors = [pb_utils.Tensor.from_dlpack(name, _exported(found[name])) for name in self._outputs]
-        except Exception as error:  # what the session gave cannot be sent: the others still get their answers
+        except Exception as error:  # an output cannot be sent: the other requests still get their answers
             return self._response(error)
         return pb_utils.InferenceResponse(tensors)
 
 
 def _exported(tensor: Any) -> Any:
     """A tensor on the GPU exports itself."""
-    return _Exported(tensor) if isinstance(tensor, np.ndarray) else tensor
+    return _Output(tensor) if isinstance(tensor, np.ndarray) else tensor

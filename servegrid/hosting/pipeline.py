@@ -1,5 +1,5 @@
-"""How requests become batches: joined, run and split; and a pipeline in which one batch runs while the next
-is collected and the last is answered."""
+"""Batches of requests: joined, run and split; and a pipeline that runs one batch while it collects the next
+and answers the last."""
 
 import threading
 import traceback
@@ -15,7 +15,7 @@ Arrays = dict[str, Array]
 
 
 def run(session: Any, requests: list[Arrays]) -> Sequence[Arrays | Exception]:
-    """The outputs of each request, which run as one batch; or for each what the session raised."""
+    """Run requests as one batch: the outputs of each, or for each the error that the session raised."""
     try:
         if len(requests) == 1:
             return [session.run(requests[0])]
@@ -31,7 +31,7 @@ def run(session: Any, requests: list[Arrays]) -> Sequence[Arrays | Exception]:
 
 
 class Waiting(NamedTuple):
-    """A request's inputs, and what is called with its outputs or its error."""
+    """A request's inputs, and the function that takes its outputs or its error."""
 
     inputs: Arrays
     answer: Callable[[Arrays | Exception], None]
@@ -40,12 +40,12 @@ class Waiting(NamedTuple):
 class Pipeline:
     """Runs a session in a thread of its own, one batch after the other.
 
-    A batch is taken at the moment when the session is free: all that waits and fits, never waiting for more.
-    As much as one batch waits; then `put` holds its caller, and the server's own batcher collects.
+    As soon as the session is free the next batch starts: all requests that wait and fit, without waiting for
+    more. At most one batch waits; then `put` blocks, and the server's own batcher collects.
     """
 
     def __init__(self, open_session: Callable[[], Any], most: int) -> None:
-        """Opens the session, and raises what that raises; a batch has at most `most` samples."""
+        """Open the session; its errors are raised here. A batch has at most `most` samples."""
         self._most = most
         self._waiting: deque[Waiting] = deque()
         self._changed = threading.Condition()
@@ -64,7 +64,7 @@ class Pipeline:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Run and answer what waits, then end."""
+        """Run and answer the waiting requests, then end."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -76,7 +76,7 @@ class Pipeline:
         return not queued or queued + _size(request.inputs) <= self._most
 
     def _serve(self, open_session: Callable[[], Any], opened: "Future[None]") -> None:
-        # The session is opened here, too: CUDA's current device and ONNX Runtime's graphs are a thread's own.
+        # Opened in this thread: CUDA's current device and ONNX Runtime's graphs belong to a thread.
         try:
             session = open_session()
         except BaseException as error:
@@ -87,11 +87,11 @@ class Pipeline:
             found = run(session, [request.inputs for request in batch])
             if self._waiting:
                 self._answering.submit(_answer, batch, found)
-            else:  # nothing to run meanwhile: a change of threads would only take time
+            else:  # nothing else to run: a change of threads would only take time
                 _answer(batch, found)
 
     def _take(self) -> list[Waiting]:
-        """The next batch, of requests whose shapes agree; none when all is done."""
+        """The next batch, of requests whose shapes agree; empty once the pipeline is closed and drained."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed)
             batch: list[Waiting] = []
@@ -112,7 +112,7 @@ def _answer(batch: list[Waiting], found: Sequence[Arrays | Exception]) -> None:
     for request, answer in zip(batch, found, strict=True):
         try:
             request.answer(answer)
-        except Exception:  # nobody takes it any more: told in the server's log, and the others get theirs
+        except Exception:  # the client is gone: logged by the server, and the others get their answers
             traceback.print_exc()
 
 

@@ -1,6 +1,6 @@
-"""How many threads a session on the CPU computes with: one for each core that it may use.
+"""Threads of a session on the CPU: one for each core that it may use.
 
-Only the standard library: this is asked before a framework is imported.
+Imports only the standard library, because it runs before a framework is imported.
 """
 
 import math
@@ -13,11 +13,10 @@ SELF = Path("/proc/self/cgroup")
 
 
 def limit(instances: int = 1) -> None:
-    """Have this process's frameworks use its share of the cores, where that many instances of a model run
-    side by side, and wait without spinning.
+    """Limit this process's frameworks to its share of the cores, and let their idle threads sleep.
 
-    PyTorch and TensorFlow read the variables when they are imported, an ONNX session asks `count`. What the
-    user has set stays.
+    `instances` of the model share the cores. PyTorch and TensorFlow read the variables when they are
+    imported; an ONNX session calls `count`. Variables that the user has set stay.
     """
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores() // instances)))
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -26,19 +25,19 @@ def limit(instances: int = 1) -> None:
 
 
 def count() -> int:
-    """Threads that this process computes with: what OMP_NUM_THREADS says, or one for each core."""
-    said = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # a list is one of nested levels
-    return int(said) if said.isdigit() and int(said) else cores()
+    """Threads that this process computes with: OMP_NUM_THREADS, or one for each core."""
+    value = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()  # a list names nested levels
+    return int(value) if value.isdigit() and int(value) else cores()
 
 
 def cores() -> int:
-    """Cores that this process may use: physical ones, at most what the quota of its control group allows."""
+    """Physical cores that this process may use, within the quota of its control group."""
     allowed = {_siblings(cpu) for cpu in os.sched_getaffinity(0)}
     return max(1, min([len(allowed), *_quotas()]))
 
 
 def _siblings(cpu: int) -> str:
-    """The hardware threads of a CPU's core: a second one of a core has no arithmetic units of its own."""
+    """The hardware threads of a CPU's core, which share its arithmetic units."""
     try:
         return (CPUS / f"cpu{cpu}" / "topology" / "thread_siblings_list").read_text().strip()
     except OSError:
@@ -46,7 +45,7 @@ def _siblings(cpu: int) -> str:
 
 
 def _quotas() -> list[int]:
-    """CPUs' worth of time that the process's control group (version 2) and those above it leave it."""
+    """CPU quotas, in cores, of the process's control group (version 2) and of its parents."""
     try:
         own = SELF.read_text().rpartition("0::/")[2].strip()
     except OSError:
@@ -55,7 +54,7 @@ def _quotas() -> list[int]:
     for folder in (CGROUPS / own, *(CGROUPS / own).parents):
         try:
             most, period = (folder / "cpu.max").read_text().split()
-        except (OSError, ValueError):  # there is none
+        except (OSError, ValueError):  # no quota
             continue
         if most != "max":
             found.append(math.ceil(int(most) / int(period)))

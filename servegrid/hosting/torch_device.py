@@ -1,4 +1,4 @@
-"""What the sessions of PyTorch share: their device, and the way of tensors to it and back."""
+"""The base of the PyTorch sessions: their device, and copies of tensors to it and back."""
 
 import json
 from abc import ABC, abstractmethod
@@ -15,17 +15,17 @@ Tensors = tuple[torch.Tensor, ...]
 
 
 class TorchSession(ABC):
-    """Runs `compute`, which a session of a format defines, on one device."""
+    """Runs `compute`, which the session of a format defines, on one device."""
 
     def __init__(self, artifact: Path, kind: str, device: int) -> None:
-        """Raises RuntimeError where a GPU is asked for and PyTorch sees none."""
+        """Raises RuntimeError if `kind` is GPU and PyTorch sees none."""
         if kind == "GPU" and not torch.cuda.is_available():
             raise RuntimeError("PyTorch sees no GPU: is a torch build with CUDA installed?")
         self.device = torch.device("cuda", device) if kind == "GPU" else torch.device("cpu")
         if kind == "GPU":
-            torch.cuda.set_device(device)  # graphs and streams are the current device's
+            torch.cuda.set_device(device)  # graphs and streams belong to the current device
             torch.backends.cudnn.allow_tf32 = False  # fp32 is fp32
-            # All that its threads do here is copy, and one is faster than sixteen that wait for one another.
+            # CPU threads only copy here, and one is faster than sixteen that wait for one another.
             torch.set_num_threads(1)
         interface = json.loads((artifact / "interface.json").read_text(encoding="utf-8"))
         self.inputs = [tensor["name"] for tensor in interface["inputs"]]
@@ -33,16 +33,16 @@ class TorchSession(ABC):
         axes = [axis for tensor in interface["inputs"] for axis in tensor["shape"][1:]]
         self.fixed = -1 not in axes
         self.ranks = {len(tensor["shape"]) for tensor in interface["inputs"]}
-        # Worth it where a shape comes again: cuDNN tries its algorithms at the first of each.
+        # cuDNN tries its algorithms at the first run of each shape, which pays where shapes repeat.
         torch.backends.cudnn.benchmark = self.fixed
 
     @abstractmethod
     def compute(self, tensors: Tensors) -> Tensors:
-        """Outputs on the device of inputs on it or in the host's memory, in the interface's order; on a GPU
-        they are good until the next call."""
+        """Outputs on the device, in the interface's order. Inputs are on it or in the host's memory; on a GPU
+        the outputs are valid until the next call."""
 
-    def placed(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A tensor on the device; to a GPU it goes through pinned memory."""
+    def to_device(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor on the device; to a GPU it is copied through pinned memory."""
         if self.device == tensor.device:
             return tensor
         return tensor.pin_memory().to(self.device, non_blocking=True)
@@ -56,8 +56,8 @@ class TorchSession(ABC):
         return {n: v.numpy() for n, v in zip(self.outputs, values, strict=True)}
 
     def run_on_device(self, inputs: dict[str, Any]) -> dict[str, Array] | dict[str, torch.Tensor]:
-        """The same for tensors that lie on the GPU, given by DLPack; large outputs stay there, good until the
-        next run."""
+        """One batch of tensors on the GPU, given by DLPack; large outputs stay there, valid until the next
+        run."""
         with torch.inference_mode():
             values = self.compute(tuple(torch.from_dlpack(inputs[name]) for name in self.inputs))
             if sum(value.nbytes for value in values) <= THROUGH_HOST:
@@ -67,8 +67,8 @@ class TorchSession(ABC):
         return dict(zip(self.outputs, values, strict=True))
 
 
-def several(answer: Any) -> Tensors:
-    """A forward's one tensor or several, as several."""
+def as_tuple(answer: Any) -> Tensors:
+    """The result of a forward, one tensor or several, as a tuple."""
     return tuple(answer) if isinstance(answer, tuple | list) else (answer,)
 
 

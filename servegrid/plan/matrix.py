@@ -81,7 +81,7 @@ def expand(
             accelerator=accelerator,
             accelerator_precision=accelerator_precision(accelerator, precision),
             opset=spec.opset if spec.formats[format_].export == "onnx" else None,
-            torch_jit=FORMATS[format_].TORCH_JIT,
+            torch_jit=FORMATS[format_].torch_jit,
             triton_release=capabilities.release_of(format_),
             random_weights=selection.random_weights,
         )
@@ -147,7 +147,7 @@ def why_not(
     """The rule that excludes this format, precision and accelerator on this device, if one does."""
     if accelerator not in spec.formats[format_].accelerators:
         return f"models/{spec.name}/model.yaml lists no accelerator {accelerator} for {format_}"
-    if known := FORMATS[format_].UNBUILT.get(precision):
+    if known := FORMATS[format_].unbuilt.get(precision):
         return f"{format_} is not built in {precision}: {known}"
     if precision not in spec.formats[format_].precisions:
         return f"models/{spec.name}/model.yaml lists no {precision} for {format_}"

@@ -20,14 +20,15 @@ def has_cuda_graphs(format_: Format, backend: Backend, profile: GpuProfile, inte
         return False
     if backend == "native":
         return True
-    captured = FORMATS[format_].CUDA_GRAPHS
+    hosted = FORMATS[format_].hosted
+    captured = hosted.cuda_graphs if hosted else "none"
     free = any(-1 in tensor.shape[1:] for tensor in interface.outputs)
     return captured == "any" or (captured == "fixed" and not free)
 
 
 def why_no_environment(format_: Format, profile: GpuProfile) -> str | None:
     """The reason why the format cannot be made: it needs an environment, and the profile names none."""
-    wanted = FORMATS[format_].ENVIRONMENT
+    wanted = FORMATS[format_].environment
     if wanted is None or format_ in profile.environments:
         return None
     return (
@@ -51,16 +52,16 @@ def choose_backend(
     elsewhere: another environment makes the product, so its library versions are checked when it is built
     (`tasks.configure`), not here.
     """
-    module = FORMATS[product.format]
-    reason = module.why_not_in_release(product.triton_release, product.opset, known)
+    native, hosted = FORMATS[product.format].native, FORMATS[product.format].hosted
+    reason = native.why_not_in_release(product.triton_release, product.opset, known)
     if not elsewhere:
-        reason = reason or module.why_not_built_for(product.triton_release, known)
-    if module.NATIVE_BACKEND not in capabilities.backends:
-        reason = reason or f"the server has no {module.NATIVE_BACKEND} backend"
-    reason = reason or module.why_not_native(interface, max_batch_size)
+        reason = reason or native.why_not_built_for(product.triton_release, known, None)
+    if native.name not in capabilities.backends:
+        reason = reason or f"the server has no {native.name} backend"
+    reason = reason or native.why_not(interface, max_batch_size)
     if reason is None:
         return "native", ""
-    if module.SESSION is None:
+    if hosted is None:
         return None, f"{reason}, and {product.format} is not hosted"
     if "python" in capabilities.backends:
         return "hosted", reason
@@ -76,18 +77,17 @@ def why_no_accelerator(
     """
     if accelerator == "none" or (accelerator, format_) == ("trt", "tf-trt"):
         return None
-    module = FORMATS[format_]
-    if accelerator not in module.ACCELERATORS:
-        acted_on = [name for name, other in FORMATS.items() if accelerator in other.ACCELERATORS]
+    native = FORMATS[format_].native
+    if accelerator not in native.accelerators:
+        acted_on = [name for name, other in FORMATS.items() if accelerator in other.native.accelerators]
         return f"accelerator {accelerator} acts on {' and '.join(acted_on)}, not on {format_}"
     if profile.device_kind == "cpu":
         return f"accelerator {accelerator} needs a GPU; gpu_profiles/{profile.name}.yaml has none"
-    taken = module.ACCELERATORS[accelerator]
+    taken = native.accelerators[accelerator]
     if precision not in taken:
         return f"accelerator {accelerator} takes {' and '.join(taken)}, not {precision}"
     if backend == "hosted":
-        native = module.NATIVE_BACKEND
-        return f"accelerator {accelerator} is the {native} backend's own: a hosted model has none"
+        return f"accelerator {accelerator} is the {native.name} backend's own: a hosted model has none"
     return None
 
 

@@ -27,17 +27,17 @@ def wrong_formats(spec: ModelSpec) -> str | None:
             return f"formats.{name}.export: {spec.framework} exports {', '.join(known)}, not {entry.export}"
         if name not in FORMATS:
             return f"formats.{name}: not built; there are {', '.join(FORMATS)}"
-        module = FORMATS[name]
-        if entry.export != module.EXPORT:
-            return f"formats.{name}.export: it is made of {module.EXPORT}, not of {entry.export}"
+        built = FORMATS[name]
+        if entry.export != built.export:
+            return f"formats.{name}.export: it is made of {built.export}, not of {entry.export}"
         for precision in entry.precisions:
-            if precision not in module.PRECISIONS:
-                return f"formats.{name}.precisions: {', '.join(module.PRECISIONS)} are built, not {precision}"
+            if precision not in built.precisions:
+                return f"formats.{name}.precisions: {', '.join(built.precisions)} are built, not {precision}"
     return None
 
 
 RULES = FormatRules(
-    wrong=wrong_formats, has_engines=lambda spec: any(FORMATS[name].ENGINES for name in spec.formats)
+    wrong=wrong_formats, has_engines=lambda spec: any(FORMATS[name].engines for name in spec.formats)
 )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from servegrid.domain.values import Endpoint, Value
 from servegrid.host import proc
 from servegrid.host.files import write_atomic
-from servegrid.loadgen.client.lag import too_late
+from servegrid.loadgen.lag import too_late
 from servegrid.regression.verdict import Figures
 from servegrid.servers.liveness import naming_a_lost_server
 

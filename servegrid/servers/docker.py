@@ -41,7 +41,7 @@ def capabilities(choice: ServerChoice) -> ServerCapabilities:
     release = choice.triton_release or max(known)
     if release not in known:
         raise unknown("Triton release (in triton_releases.yaml)", release, known)
-    older = {name: last for name, format_ in FORMATS.items() if format_.NATIVE_BACKEND == "tensorflow"}
+    older = {name: last for name, format_ in FORMATS.items() if format_.native.name == "tensorflow"}
     return ServerCapabilities(release=release, backends=BACKENDS, releases=older if last < release else {})
 
 

@@ -38,7 +38,7 @@ def _facts(config: Any) -> dict[str, Any]:
     batcher = config.dynamic_batching
     return {
         "backend": config.backend,
-        "session": config.parameters["session"].string_value if "session" in config.parameters else None,
+        "session": _session(config),
         "max_batch_size": config.max_batch_size,
         "instances": sum(group.count for group in config.instance_group),
         "preferred_batch_size": list(batcher.preferred_batch_size),
@@ -47,6 +47,13 @@ def _facts(config: Any) -> dict[str, Any]:
         "inputs": _tensors(config.input),
         "outputs": _tensors(config.output),
     }
+
+
+def _session(config: Any) -> str | None:
+    """The format's folder, which earlier versions wrote as `onnx_session`."""
+    if "session" not in config.parameters:
+        return None
+    return str(config.parameters["session"].string_value.removesuffix("_session"))
 
 
 def _tensors(tensors: Any) -> dict[str, tuple[str, tuple[int, ...]]]:

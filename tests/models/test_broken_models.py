@@ -16,6 +16,7 @@ from servegrid.checks.verdict import Correctness
 from servegrid.domain.errors import StepError
 from servegrid.domain.root import ROOT
 from servegrid.formats import artifacts
+from servegrid.formats.runtime_files import MODEL as MODEL_FILE
 from servegrid.plan.models import known_models
 from servegrid.store.build import run_step
 from tasks import convert
@@ -48,7 +49,7 @@ def served(server: Any, tmp_path: Path) -> Iterator[Callable[..., Correctness]]:
         name = f"broken_{tiny.plugin.spec.name}"
         server.write(name, artifact, artifacts.read_interface(artifact), serving=tiny.cell.dynamic)
         if runtime:
-            code = server.repository / name / "1" / "model.py"
+            code = server.repository / name / "1" / MODEL_FILE
             code.write_text(runtime(code.read_text()))
         server.client.load_model(name)
         loaded.append(name)
@@ -139,7 +140,7 @@ def test_a_stale_row_in_the_batch_is_caught_by_tensors(model: str, tiny_cell: An
     """The runtime gives the last request of a batch the first one's row, as a buffer that was not cleared."""
 
     def stale(code: str) -> str:
-        call = "self._batches.run(self._session, inputs)"
+        call = "pipeline.run(self._session, inputs)"
         assert code.count(call) == 1
         return code.replace(call, f"_stale({call})") + STALE
 

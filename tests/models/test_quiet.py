@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from servegrid.formats.aoti import format as aoti
+from servegrid.formats import FORMATS
 from servegrid.store.build import run_step
 from tasks import convert, export, reference
 
@@ -76,7 +76,7 @@ def test_conversion_shows_no_warning(
     assert noise(lines) == []
 
 
-@pytest.mark.skipif(not all(map(shutil.which, aoti.TOOLS)), reason="no g++ to compile with")
+@pytest.mark.skipif(not all(map(shutil.which, FORMATS["aoti"].tools)), reason="no g++ to compile with")
 def test_compiling_shows_no_warning_and_leaves_nothing(
     tiny_cell: Any, shown: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,9 +37,11 @@ for path in sys.argv[1:]:
     convert_tensorrt(read_job(Path(path)))
 """
 
+ABSENT = missing(trt.TRT.libraries)
+
 pytestmark = [
     pytest.mark.check,
-    pytest.mark.skipif(bool(missing(trt.LIBRARIES)), reason=f"not installed: {missing(trt.LIBRARIES)}"),
+    pytest.mark.skipif(bool(ABSENT), reason=f"not installed: {ABSENT}"),
     pytest.mark.skipif(
         trt.library() == "tensorrt" and not card(), reason="TensorRT builds an engine on its card only"
     ),

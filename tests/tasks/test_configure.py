@@ -65,12 +65,12 @@ HOW = {
     ): """backend: "pytorch" platform: "pytorch_libtorch" default_model_filename: "model.pt"
     parameters { key: "INFERENCE_MODE" value { string_value: "true" } }""",
     ("onnx", "hosted"): """backend: "python"
-    parameters { key: "session" value { string_value: "onnx_session" } }""",
+    parameters { key: "session" value { string_value: "onnx" } }""",
     ("trt", "native"): 'backend: "tensorrt" default_model_filename: "model.plan"',
     ("trt", "hosted"): """backend: "python"
-    parameters { key: "session" value { string_value: "trt_session" } }""",
+    parameters { key: "session" value { string_value: "trt" } }""",
     ("ts-trace", "hosted"): """backend: "python"
-    parameters { key: "session" value { string_value: "torchscript_session" } }""",
+    parameters { key: "session" value { string_value: "torchscript" } }""",
 }
 CASES = [(*how, serving) for how, serving in itertools.product(HOW, SERVINGS)]
 
@@ -94,8 +94,8 @@ def artifact(tmp_path: Path) -> Path:
     """Model files that no server reads: the test is whether the server gets as far as reading them."""
     folder = tmp_path / "artifact"
     folder.mkdir()
-    for module in FORMATS.values():
-        (folder / module.FILE).write_bytes(b"model")
+    for known in FORMATS.values():
+        (folder / known.file).write_bytes(b"model")
     return folder
 
 
@@ -107,7 +107,7 @@ def test_config_equals_the_serving(
     write_repository(tmp_path / "repository", "it", format_, chosen, io, artifact)
     text = (tmp_path / "repository" / "it" / "config.pbtxt").read_text()
     golden = f'name: "it" {HOW[format_, backend]} {BATCHING[serving]}'
-    if (backend, serving) == ("hosted", "disabled") and FORMATS[format_].ON_DEVICE:  # on a GPU
+    if (backend, serving) == ("hosted", "disabled") and format_ in ("onnx", "ts-trace"):  # on a GPU
         golden += 'parameters { key: "FORCE_CPU_ONLY_INPUT_TENSORS" value { string_value: "no" } }'
     assert text_format.Parse(text, pb.ModelConfig()) == text_format.Parse(golden, pb.ModelConfig())
 
@@ -116,11 +116,12 @@ def test_hosted_repository_holds_the_runtime_one_session_and_a_link_to_the_artif
     io: Interface, artifact: Path, tmp_path: Path
 ) -> None:
     write_repository(tmp_path, "it", "onnx", SERVINGS["static"], io, artifact)
-    assert sorted(p.name for p in (tmp_path / "it" / "1").iterdir()) == [
-        "artifact", "layer_norm.py", "model.py", "onnx_session.py", "outputs.py", "pipeline.py",
-        "sequences.py", "threads.py", "torch_device.py", "torch_graphs.py", "transformer.py", "volumes.py",
+    version = tmp_path / "it" / "1"
+    assert sorted(p.relative_to(version).as_posix() for p in version.rglob("*.py")) == [
+        "formats/onnx/session.py", "hosting/model.py", "hosting/onnx_options.py", "hosting/outputs.py",
+        "hosting/pipeline.py", "hosting/threads.py", "model.py",
     ]  # fmt: skip
-    assert (tmp_path / "it" / "1" / "artifact").readlink() == artifact
+    assert (version / "artifact").readlink() == artifact
 
 
 @pytest.mark.parametrize(
@@ -190,7 +191,7 @@ def test_native_config_lacks_nothing_but_the_backend(
     name = f"native-{format_}-{serving}"
     write_repository(server.repository, name, format_, native, io, artifact)
     message, _ = server.refusal(name)
-    assert f"unable to find backend library for backend '{FORMATS[format_].NATIVE_BACKEND}'" in message
+    assert f"unable to find backend library for backend '{FORMATS[format_].native.name}'" in message
 
 
 def test_the_server_refuses_a_preferred_batch_size_over_the_maximum(
@@ -235,7 +236,7 @@ def test_native_torchscript_is_refused_for_names_without_their_position(
 
 
 def test_native_torchscript_takes_names_with_their_position(io: Interface) -> None:
-    assert FORMATS["ts-trace"].why_not_native(io, 8) is None
+    assert FORMATS["ts-trace"].native.why_not(io, 8) is None
 
 
 def test_engine_of_tensorrt_rtx_is_hosted_only(io: Interface, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from tritonclient.utils import InferenceServerException
 from servegrid.domain.errors import InfeasibleError
 from servegrid.domain.values import ArtifactRef, Serving
 from servegrid.formats.repository import model_config
+from servegrid.formats.runtime_files import MODEL as MODEL_FILE
 from servegrid.host.memory import has_ended
 from servegrid.servers.memory_fit import check_fit
 from servegrid.store.build import Workplace
@@ -49,7 +50,7 @@ def deployed(
     def run(more: int) -> Any:
         name = f"hungry_{more}"
         server.write(name, artifact, io, serving=SERVING)
-        code = server.repository / name / "1" / "model.py"
+        code = server.repository / name / "1" / MODEL_FILE
         text = code.read_text()
         assert text.count(PLACE) == 1
         code.write_text(text.replace(PLACE, LIMIT.format(more=more).lstrip("\n") + PLACE))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from servegrid.domain.root import ROOT
 from servegrid.domain.server import ServerCapabilities, ServerChoice
 from servegrid.domain.slo import parse
 from servegrid.formats import FORMATS
-from servegrid.formats.aoti import format as aoti
 from servegrid.loadgen.choosing import choose_generator, generator_notes
 from servegrid.loadgen.generators import GENERATORS
 from servegrid.plan.matrix import Plan
@@ -107,7 +107,7 @@ def test_engine_is_planned_for_a_card_and_not_for_the_cpu(site: Site) -> None:
 
 
 def test_format_needs_the_libraries_of_its_source(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FORMATS["onnx"], "LIBRARIES", ("no-such-distribution",))
+    monkeypatch.setitem(FORMATS, "onnx", replace(FORMATS["onnx"], libraries=("no-such-distribution",)))
     options = SweepOptions(models=("bert",), formats=("trt",), precisions=("fp32",), profiles=("card",))
     (found,) = plan(options, site)
     assert not found.plan.cells
@@ -116,7 +116,7 @@ def test_format_needs_the_libraries_of_its_source(site: Site, monkeypatch: pytes
 
 def test_format_needs_the_programs_that_make_it(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     options = SweepOptions(models=("bert",), formats=("aoti",), precisions=("fp32",))
-    monkeypatch.setattr(aoti, "TOOLS", ("no-such-compiler",))
+    monkeypatch.setitem(FORMATS, "aoti", replace(FORMATS["aoti"], tools=("no-such-compiler",)))
     (entry,) = plan(options, site)[0].plan.excluded
     assert entry.reason.startswith("not installed: no-such-compiler; install it with the system's")
 

@@ -8,8 +8,8 @@ import shutil
 import torch
 
 from servegrid.formats import artifacts
+from servegrid.formats.aoti import session
 from servegrid.formats.aoti.fields import AotiJob
-from servegrid.hosting import aoti_session
 
 
 def compile_package(job: AotiJob) -> None:
@@ -26,5 +26,5 @@ def compile_package(job: AotiJob) -> None:
     )
     shutil.rmtree(scratch, ignore_errors=True)
     machine = job.fields.machine.model_dump_json(indent=1)
-    (job.output / aoti_session.MACHINE).write_text(machine, encoding="utf-8")
-    artifacts.finish(job, aoti_session.Session)
+    (job.output / session.MACHINE).write_text(machine, encoding="utf-8")
+    artifacts.finish(job, session.Session)

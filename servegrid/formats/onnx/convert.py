@@ -13,7 +13,7 @@ from servegrid.formats.onnx import writing
 from servegrid.formats.onnx.fields import OnnxJob
 from servegrid.formats.onnx.fusion import fuse
 from servegrid.formats.onnx.quantization import quantize
-from servegrid.hosting.onnx_session import Session
+from servegrid.formats.onnx.session import Session
 
 
 def convert_onnx(job: OnnxJob) -> None:

@@ -1,41 +1,20 @@
-"""`onnx`: an ONNX graph, by Triton's onnxruntime backend or hosted."""
+"""`onnx`: an ONNX graph, run by Triton's onnxruntime backend or hosted."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from servegrid.domain.releases import Releases
-from servegrid.domain.values import Accelerator, ExportFormat, Precision, Product
-from servegrid.formats.base import CudaGraphs, OtherEnvironment, TorchJit, any_interface, every_version
-
-if TYPE_CHECKING:
-    from servegrid.domain.spec import ModelSpec
-
-EXPORT: ExportFormat = "onnx"
-PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8")
-UNBUILT: Mapping[Precision, str] = {"bf16": "ONNX Runtime's CPU provider lacks most operators in it"}
-TORCH_JIT: TorchJit = "none"
-ENGINES = False
-LIBRARIES: tuple[str, ...] = ("onnx", "onnxruntime")
-TOOLS: tuple[str, ...] = ()
-ENVIRONMENT: OtherEnvironment | None = None
-FILE = "model.onnx"
-NATIVE_BACKEND = "onnxruntime"
-PLATFORM = ""
-ACCELERATORS: Mapping[Accelerator, tuple[Precision, ...]] = {"trt": ("fp32", "fp16")}
-SESSION: str | None = "onnx_session"
-CUDA_GRAPHS: CudaGraphs = "fixed"
-ON_DEVICE = True
-why_not_native = any_interface
-why_not_built_for = every_version
+from servegrid.domain.spec import ModelSpec
+from servegrid.domain.values import Product
+from servegrid.formats.base import HostedSession, NativeBackend, ServingFormat
 
 
 def why_not_in_release(release: str, opset: int | None, known: Releases) -> str | None:
-    """Its ONNX Runtime must know the graph's opset.
+    """The release's ONNX Runtime must know the graph's opset.
 
     The IR version needs no rule: a graph is written with the lowest that carries its opset
-    (`servegrid.formats.onnx.writing`), and an ONNX Runtime that knows an opset knows that.
+    (`servegrid.formats.onnx.writing`), and an ONNX Runtime that knows an opset knows that IR version.
     """
     found = known.releases.get(release)
     if opset is None:
@@ -51,20 +30,15 @@ def why_not_in_release(release: str, opset: int | None, known: Releases) -> str 
 
 
 def source(product: Product) -> Product | None:
-    """Half precision is made of the fp32 graph, which is fused where the model asks for it."""
+    """fp16 is made of the fp32 graph, which is fused where the model asks for it."""
     return product.model_copy(update={"precision": "fp32"}) if product.precision == "fp16" else None
 
 
-def calibrated(product: Product) -> bool:
-    """int8 takes the ranges of its tensors from samples."""
-    return product.precision == "int8"
-
-
 def build_fields(spec: ModelSpec, product: Product) -> dict[str, Any]:
-    """What converting to this product reads of `convert.onnx`.
+    """The part of `convert.onnx` that this product needs.
 
-    TensorRT does not know the operators that a transformer is fused into: with its accelerator the graph
-    keeps ONNX's own. So does int8, for the quantizer does not know them either, and would leave their weights
+    TensorRT does not know the operators that a transformer is fused into, so with its accelerator the graph
+    keeps ONNX's own. int8 does too: the quantizer does not know them either and would leave their weights
     in float.
     """
     options = spec.variants[product.variant].convert.onnx
@@ -73,3 +47,21 @@ def build_fields(spec: ModelSpec, product: Product) -> dict[str, Any]:
     if product.precision == "fp32" and options.optimize and product.accelerator != "trt":
         return {"optimize": options.optimize.model_dump()}
     return {}
+
+
+ONNX = ServingFormat(
+    export="onnx",
+    precisions=("fp32", "fp16", "int8"),
+    unbuilt={"bf16": "ONNX Runtime's CPU provider lacks most operators in it"},
+    libraries=("onnx", "onnxruntime"),
+    calibrated=("int8",),
+    source=source,
+    build_fields=build_fields,
+    file="model.onnx",
+    native=NativeBackend(
+        name="onnxruntime",
+        accelerators={"trt": ("fp32", "fp16")},
+        why_not_in_release=why_not_in_release,
+    ),
+    hosted=HostedSession(folder="onnx", cuda_graphs="fixed", on_device=True),
+)

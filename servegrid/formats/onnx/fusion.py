@@ -15,13 +15,13 @@ DOMAIN = "com.microsoft"
 
 
 def fuse(source: Path, options: Fusion) -> onnx.ModelProto:
-    """The graph with whole attention blocks, embeddings and activations as single nodes.
+    """The graph with attention blocks, embeddings and activations as single nodes.
 
-    Only the graph rewriting in Python runs: ONNX Runtime's own optimizations are done again when it loads
-    the graph, and written down they would depend on this machine.
+    Only the graph rewriting in Python runs. ONNX Runtime repeats its own optimizations when it loads the
+    graph; a graph saved after them would depend on this machine.
 
     Raises:
-        ValueError: fewer nodes were fused than the model's spec wants.
+        ValueError: fewer nodes were fused than the model's spec requires.
     """
     fused = optimizer.optimize_model(
         str(source),

@@ -16,8 +16,8 @@ from servegrid.domain.arrays import Arrays
 from servegrid.domain.conversion import Quantization
 
 OPERATORS = ("Conv", "ConvTranspose", "MatMul", "Gemm", "Gather")
-"""The operators that hold a model's weights. Those between them stay in float: when they were quantized too,
-tiny BERT's F1 fell from 0.94 to 0.12."""
+"""The operators that hold a model's weights. All others stay in float: with them in int8 tiny BERT's F1 fell
+from 0.94 to 0.12."""
 PER_CHANNEL_OPSET = 13
 """The first opset whose DequantizeLinear has an axis (ONNX, Operators.md)."""
 
@@ -25,12 +25,11 @@ PER_CHANNEL_OPSET = 13
 def quantize(source: Path, options: Quantization, samples: Path) -> onnx.ModelProto:
     """The graph with Q/DQ nodes: weights in int8, one scale an output channel; inputs and outputs stay float.
 
-    Everything is symmetric and biases stay in float, so that TensorRT takes the graph too (TensorRT,
-    Working with Quantized Types: zero points must be 0). Ranges are the least and largest values met in the
-    samples.
+    Scales are symmetric and biases stay in float, so that TensorRT takes the graph too (TensorRT, Working
+    with Quantized Types: zero points must be 0). Ranges are the smallest and largest values of the samples.
 
     Raises:
-        ValueError: `keep_float` names nothing of this graph.
+        ValueError: `keep_float` has a name that this graph lacks.
     """
     with TemporaryDirectory() as folder:
         prepared, target = Path(folder) / "prepared.onnx", Path(folder) / "quantized.onnx"
@@ -38,7 +37,7 @@ def quantize(source: Path, options: Quantization, samples: Path) -> onnx.ModelPr
         if next(e.version for e in model.opset_import if e.domain == "") < PER_CHANNEL_OPSET:
             source = Path(folder) / "raised.onnx"
             onnx.save(version_converter.convert_version(model, PER_CHANNEL_OPSET), str(source))
-        # Folds constants and batch normalization first: what is no constant yet would not be a weight.
+        # Folds constants and batch normalization first, because only constants are quantized as weights.
         quant_pre_process(str(source), str(prepared), skip_symbolic_shape=True)
         graph = onnx.load(str(prepared), load_external_data=False).graph
         operators, nodes = _in_float(graph, options)
@@ -63,7 +62,7 @@ def quantize(source: Path, options: Quantization, samples: Path) -> onnx.ModelPr
 
 
 class Calibration(CalibrationDataReader):  # type: ignore[misc]  # it has no types
-    """The first `count` samples, one at a time: what a large batch holds between the layers need not fit."""
+    """The first `count` samples, one at a time: the activations of a large batch might not fit in memory."""
 
     def __init__(self, samples: Path, names: list[str], count: int) -> None:
         with np.load(samples) as file:
@@ -79,7 +78,7 @@ class Calibration(CalibrationDataReader):  # type: ignore[misc]  # it has no typ
 
 
 def _in_float(graph: onnx.GraphProto, options: Quantization) -> tuple[list[str], list[str]]:
-    """The operators that are quantized, and the nodes that are not."""
+    """The operators to quantize, and the nodes to leave in float."""
     nodes: list[str] = []
     for name in options.keep_float:
         found = [] if name in OPERATORS else [n.name for n in graph.node if n.name.startswith(name)]

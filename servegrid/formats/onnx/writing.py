@@ -9,8 +9,8 @@ from onnx import helper
 
 
 def write(model: onnx.ModelProto, path: str) -> None:
-    """Save a graph, checked, as one that asks of its reader no more than it uses: an older Triton refuses
-    operator sets and IR versions that it does not know, needed or not."""
+    """Save a graph with the operator sets that it uses and the lowest IR version, and check it. An older
+    Triton refuses operator sets and IR versions that it does not know, even unused ones."""
     used = {"", *_domains(model.graph)}
     needed = [entry for entry in model.opset_import if entry.domain in used]
     del model.opset_import[:]
@@ -21,10 +21,10 @@ def write(model: onnx.ModelProto, path: str) -> None:
 
 
 def lowest_ir_version(model: onnx.ModelProto) -> int:
-    """The lowest IR version that carries a graph's operator sets.
+    """The lowest IR version that supports a graph's operator sets.
 
     Source: the table of released versions in ONNX, docs/Versioning.md, which `onnx.helper` holds. Operator
-    sets that are not ONNX's, such as com.microsoft, ask for no IR version.
+    sets that are not ONNX's, such as com.microsoft, need no IR version.
     """
     return int(helper.find_min_ir_version_for(model.opset_import, ignore_unknown=True))
 

@@ -6,7 +6,7 @@ import shutil
 
 from servegrid.formats import artifacts
 from servegrid.formats.fields import ConvertJob
-from servegrid.hosting.savedmodel_session import Session
+from servegrid.formats.savedmodel.session import Session
 
 
 def convert_savedmodel(job: ConvertJob) -> None:

@@ -17,7 +17,7 @@ from servegrid.domain.conversion import ShapeRange
 from servegrid.domain.errors import UnsupportedError
 from servegrid.formats import artifacts
 from servegrid.formats.fields import EngineJob
-from servegrid.hosting.savedmodel_session import Session
+from servegrid.formats.savedmodel.session import Session
 
 PRECISION_MODES = {"fp32": "FP32", "fp16": "FP16"}
 

@@ -11,7 +11,7 @@ import torch
 from servegrid.domain.errors import UnsupportedError
 from servegrid.formats import artifacts
 from servegrid.formats.torchscript.fields import TorchScriptJob
-from servegrid.hosting.torchscript_session import Session
+from servegrid.formats.torchscript.session import Session
 
 
 def convert_torchscript(job: TorchScriptJob) -> None:

@@ -12,7 +12,7 @@ from servegrid.domain.errors import UnsupportedError
 from servegrid.domain.values import Interface, Tensor
 from servegrid.formats import artifacts
 from servegrid.formats.trt.fields import TrtJob
-from servegrid.hosting.trt_session import LIBRARY, LOG, VERSION, Session, refusal, trt
+from servegrid.formats.trt.session import LIBRARY, LOG, VERSION, Session, refusal, trt
 
 
 def convert_tensorrt(job: TrtJob) -> None:

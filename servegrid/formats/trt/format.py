@@ -1,4 +1,4 @@
-"""`trt`: a TensorRT engine, by Triton's tensorrt backend or hosted; a TensorRT-RTX one is hosted only.
+"""`trt`: a TensorRT engine, run by Triton's tensorrt backend or hosted; TensorRT-RTX engines are hosted only.
 
 Networks are strongly typed: the precision is that of the ONNX graph that the engine is built from.
 """
@@ -6,36 +6,16 @@ Networks are strongly typed: the precision is that of the ONNX graph that the en
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.version import Version
 
 from servegrid.domain.releases import Releases
-from servegrid.domain.values import Accelerator, ExportFormat, Interface, Precision, Product
-from servegrid.formats.base import CudaGraphs, OtherEnvironment, TorchJit, engine_fields, uncalibrated
+from servegrid.domain.spec import ModelSpec
+from servegrid.domain.values import Interface, Product
+from servegrid.formats.base import HostedSession, NativeBackend, ServingFormat, engine_fields
 from servegrid.host.environment import provider, versions
-
-if TYPE_CHECKING:
-    from servegrid.domain.spec import ModelSpec
-
-EXPORT: ExportFormat = "onnx"
-PRECISIONS: tuple[Precision, ...] = ("fp32", "fp16", "int8")
-UNBUILT: Mapping[Precision, str] = {}
-TORCH_JIT: TorchJit = "none"
-ENGINES = True
-LIBRARIES: tuple[str, ...] = ("tensorrt", "torch")
-TOOLS: tuple[str, ...] = ()
-ENVIRONMENT: OtherEnvironment | None = None
-FILE = "model.plan"
-NATIVE_BACKEND = "tensorrt"
-PLATFORM = ""
-ACCELERATORS: Mapping[Accelerator, tuple[Precision, ...]] = {}
-SESSION: str | None = "trt_session"
-CUDA_GRAPHS: CudaGraphs = "none"
-ON_DEVICE = False
-calibrated = uncalibrated
 
 
 def library() -> str:
@@ -44,22 +24,23 @@ def library() -> str:
 
 
 def why_not_native(interface: Interface, max_batch_size: int) -> str | None:
-    """Triton's backend links TensorRT; engines of TensorRT-RTX are in a format of their own."""
+    """Triton's backend links TensorRT; engines of TensorRT-RTX have another file format."""
     if library() == "tensorrt-rtx":
         return "Triton's tensorrt backend does not run engines of TensorRT-RTX; they are hosted"
     return None
 
 
 def why_not_in_release(release: str, opset: int | None, known: Releases) -> str | None:
-    """It must be known which TensorRT it has: engines are bound to one (TensorRT, "Engine Compatibility")."""
+    """The release's TensorRT must be known: an engine is bound to one version (TensorRT, "Engine
+    Compatibility")."""
     if library() == "tensorrt-rtx":
-        return None  # for another reason none runs them
+        return None  # no release runs them, as why_not_native says
     if _version_in(release, known) is None:
         return f"it is not known which TensorRT Triton {release} has; triton_releases.yaml may say it"
     return None
 
 
-def why_not_built_for(release: str, known: Releases, artifact: Path | None = None) -> str | None:
+def why_not_built_for(release: str, known: Releases, artifact: Path | None) -> str | None:
     """The TensorRT that built the engine, or would build it here, must be that of the release."""
     has, built = _version_in(release, known), _installed()
     if artifact:
@@ -85,7 +66,7 @@ def _installed() -> str | None:
 
 
 def _same(one: str, other: str) -> bool:
-    """Whether two versions agree in the parts that both tell: 7.2.2 and 7.2.2.3 do."""
+    """Whether two versions agree in the parts that both have: 7.2.2 and 7.2.2.3 do."""
     return all(a == b for a, b in zip(Version(one).release, Version(other).release, strict=False))
 
 
@@ -95,6 +76,24 @@ def source(product: Product) -> Product | None:
 
 
 def build_fields(spec: ModelSpec, product: Product) -> dict[str, Any]:
-    """What an engine depends on beside its graph: the library, too. (An engine of TensorRT-RTX is for many
-    cards; its proof is not.)"""
+    """The library, and what every engine depends on. (An engine of TensorRT-RTX runs on many cards, but it is
+    proven on one.)"""
     return {"library": library(), **engine_fields(spec, product)}
+
+
+TRT = ServingFormat(
+    export="onnx",
+    precisions=("fp32", "fp16", "int8"),
+    libraries=("tensorrt", "torch"),
+    engines=True,
+    source=source,
+    build_fields=build_fields,
+    file="model.plan",
+    native=NativeBackend(
+        name="tensorrt",
+        why_not=why_not_native,
+        why_not_in_release=why_not_in_release,
+        why_not_built_for=why_not_built_for,
+    ),
+    hosted=HostedSession(folder="trt"),
+)

@@ -30,10 +30,10 @@ from servegrid.loadgen.base import (
     stable,
 )
 from servegrid.loadgen.client.client import VERSION, MeasurementJob
-from servegrid.loadgen.client.lag import idle_s, starves_the_server, too_late
 from servegrid.loadgen.client.messages import Request
 from servegrid.loadgen.client.regions import DISTINCT_REQUESTS, placed_requests
 from servegrid.loadgen.client.worker_pool import WorkerPool
+from servegrid.loadgen.lag import idle_s, starves_the_server, too_late
 from servegrid.loadgen.latency import COMPONENTS
 from servegrid.servers.connection import connect
 from servegrid.servers.samples import Samples, output_sizes, server_config

@@ -30,7 +30,7 @@ from servegrid.loadgen.base import (
     Window,
     timeout_s,
 )
-from servegrid.loadgen.client.lag import idle_s, starves_the_server
+from servegrid.loadgen.lag import idle_s, starves_the_server
 from servegrid.loadgen.latency import COMPONENTS
 from servegrid.loadgen.perf_analyzer import install
 from servegrid.servers.samples import Samples, output_sizes, server_config

@@ -97,13 +97,13 @@ def test_accelerated_config_lacks_nothing_but_the_backend(
 ) -> None:
     format_: Format
     format_, acceleration, _ = CASES[case]  # type: ignore[assignment]
-    (tmp_path / FORMATS[format_].FILE).write_bytes(b"model")
+    (tmp_path / FORMATS[format_].file).write_bytes(b"model")
     # The wheel's server has no GPU here; the kind of device does not change what is checked.
     serving = GPU.model_copy(update={"device_kind": "cpu"})
     name = f"accelerated-{case}"
     write_repository(server.repository, name, format_, serving, io, tmp_path, acceleration)
     message, _ = server.refusal(name)
-    assert f"unable to find backend library for backend '{FORMATS[format_].NATIVE_BACKEND}'" in message
+    assert f"unable to find backend library for backend '{FORMATS[format_].native.name}'" in message
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from servegrid.formats.aoti import format as aoti
+from servegrid.formats import FORMATS
 from servegrid.frameworks.fields import PrepareFields
 from servegrid.host import proc, process_environment
 from servegrid.store.build import Workplace, read_json, run_step
@@ -86,7 +86,9 @@ import torch
 torch.compile(torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.GELU()))(torch.ones(1, 2))
 """,
 }
-WITHOUT_COMPILER = pytest.mark.skipif(not all(map(shutil.which, aoti.TOOLS)), reason="no g++ to compile with")
+WITHOUT_COMPILER = pytest.mark.skipif(
+    not all(map(shutil.which, FORMATS["aoti"].tools)), reason="no g++ to compile with"
+)
 
 
 @pytest.mark.parametrize(

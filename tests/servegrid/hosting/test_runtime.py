@@ -15,8 +15,9 @@ from tritonclient.grpc import InferenceServerException, InferInput, InferRequest
 
 from servegrid.domain.root import ROOT
 from servegrid.domain.values import Interface, Serving, Tensor
-from servegrid.formats.aoti import format as aoti
+from servegrid.formats import FORMATS
 from servegrid.formats.repository import write_repository
+from servegrid.formats.runtime_files import session_file
 from servegrid.frameworks.steps import parse_fields
 from servegrid.host.environment import instruction_sets
 from servegrid.loadgen.client.regions import unregister
@@ -24,6 +25,7 @@ from servegrid.servers.control import unload
 from servegrid.store.job import Job
 
 MB = 2**20
+NO_COMPILER = [tool for tool in FORMATS["aoti"].tools if not shutil.which(tool)]
 TABLE = np.linspace(-1.0, 1.0, 64, dtype=np.float32).reshape(16, 4)
 
 
@@ -88,7 +90,7 @@ def test_a_session_may_return_its_input(server: Any, lookup: Any) -> None:
     write_repository(
         server.repository, "same", "onnx", Serving(batching="static", max_batch_size=8), io, lookup[0]
     )
-    (server.repository / "same" / "1" / "onnx_session.py").write_text(SAME)
+    (server.repository / "same" / "1" / session_file("onnx")).write_text(SAME)
     server.client.load_model("same")
     x = np.arange(5)[:, None]
     np.testing.assert_array_equal(server.ask("same", {"x": x})["x"], x)
@@ -178,7 +180,7 @@ def scale(run_python: Any, tmp_path: Path) -> Callable[..., Path]:
             *("aoti", "torch-export", "compile_package", "fp32"),
             marks=[
                 pytest.mark.check,
-                pytest.mark.skipif(not all(map(shutil.which, aoti.TOOLS)), reason="no g++ to compile it"),
+                pytest.mark.skipif(bool(NO_COMPILER), reason=f"not installed: {NO_COMPILER}"),
             ],
         ),
     ],

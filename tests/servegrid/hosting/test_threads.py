@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from servegrid.domain.values import Serving
+from servegrid.formats.runtime_files import session_file
 from servegrid.hosting import threads
 
 NAMES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
@@ -90,7 +91,7 @@ def test_quota_of_a_made_up_control_group_is_kept(
 
 OPTIONS = """
 import json, os
-from servegrid.hosting.onnx_session import cpu_options
+from servegrid.hosting.onnx_options import cpu_options
 os.environ["OMP_NUM_THREADS"] = "3"
 options = cpu_options()
 spinning = options.get_session_config_entry("session.intra_op.allow_spinning")
@@ -133,7 +134,7 @@ def test_instances_in_the_server_share_its_cores(
     io = interface([("x", "int64", (-1, 2))], [("y", "int64", (-1, 2))])
     name, serving = f"threads_{instances}", Serving(batching="dynamic", max_batch_size=8, instances=instances)
     server.write(name, tmp_path, io, serving=serving)
-    (server.repository / name / "1" / "onnx_session.py").write_text(SESSION)
+    (server.repository / name / "1" / session_file("onnx")).write_text(SESSION)
     server.client.load_model(name)
     found = server.ask(name, {"x": np.zeros((1, 2), np.int64)})["y"]
     server.client.unload_model(name)

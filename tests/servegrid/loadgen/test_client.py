@@ -11,10 +11,10 @@ import psutil
 import pytest
 
 from servegrid.loadgen.base import Point, Window, counted, keeps_up, stable
-from servegrid.loadgen.client.lag import idle_s, starves_the_server, too_late
 from servegrid.loadgen.client.process import Run, WindowBoundary, in_flight
 from servegrid.loadgen.client.schedule import due_times
 from servegrid.loadgen.client.worker import pacing
+from servegrid.loadgen.lag import idle_s, starves_the_server, too_late
 
 
 async def lateness(block_s: float) -> float:

@@ -82,7 +82,7 @@ def product(format_: Format, release: str, opset: int | None = None) -> Product:
     return Product(
         model="toy",
         variant="tiny",
-        export_format=FORMATS[format_].EXPORT,
+        export_format=FORMATS[format_].export,
         format=format_,
         precision="fp32",
         opset=opset,

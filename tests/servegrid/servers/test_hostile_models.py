@@ -20,6 +20,7 @@ from servegrid.domain.server import ServerChoice
 from servegrid.domain.tolerances import Tolerances
 from servegrid.domain.values import Interface, Serving
 from servegrid.formats.repository import model_config, write_repository
+from servegrid.formats.runtime_files import session_file
 from servegrid.servers import embedded
 from servegrid.servers.connection import connect
 from servegrid.servers.control import load
@@ -55,7 +56,7 @@ def put(io: Interface, tmp_path: Path) -> Callable[..., str]:
     def write(server: Any, name: str, *, init: str = "pass", run: str = "pass", more: str = "") -> str:
         write_repository(server.repository, name, "onnx", SERVING, io, tmp_path)
         version = server.repository / name / "1"
-        (version / "onnx_session.py").write_text(SESSION.format(init=init, run=run))
+        (version / session_file("onnx")).write_text(SESSION.format(init=init, run=run))
         with (version / "model.py").open("a") as file:
             file.write(more)
         text = json_format.MessageToJson(

@@ -10,50 +10,50 @@ import numpy as np
 import onnxruntime
 from onnxruntime import OrtValue
 
-from . import threads
-from .outputs import THROUGH_HOST
+from ...hosting.onnx_options import cpu_options
+from ...hosting.outputs import THROUGH_HOST
 
 Array = np.ndarray[Any, Any]
 
 PROVIDERS = {"CPU": "CPUExecutionProvider", "GPU": "CUDAExecutionProvider"}
 C_NAMES = {"float": "float32", "double": "float64"}
-"""ONNX Runtime's names of element types that are not NumPy's."""
+"""ONNX Runtime's names of element types that differ from NumPy's."""
 IMAGE_RANK = 4
 """Batch, channels and two axes in space."""
-APART = ["ConvActivationFusion", "ConvAddActivationFusion"]
-"""Optimizers whose operators cuDNN has no kernels for in half precision, channels last."""
+WITHOUT_KERNELS = ["ConvActivationFusion", "ConvAddActivationFusion"]
+"""Optimizers that make operators for which cuDNN has no kernels in half precision, channels last."""
 MOST_SIZES = 64
-"""Batch sizes that get buffers and a graph of their own, which stay: not every size of a large batch."""
+"""Batch sizes that get buffers and a graph of their own, which stay in memory."""
 MOST_SHARED = 128 * 1024
-"""An input of at most so many bytes goes to the device in one copy with the others of that size: to start
-a copy of its own would take longer than to lay it beside them (docs/experiments/inputs-in-one-copy.md)."""
+"""Bytes up to which an input is copied to the device together with other small inputs: starting a copy of its
+own takes longer than joining them (docs/experiments/inputs-in-one-copy.md)."""
 ALIGNMENT = 256
-"""Bytes; that of CUDA's own allocations (CUDA C++ Programming Guide, "Device Memory Accesses")."""
+"""Bytes, as in CUDA's own allocations (CUDA C++ Programming Guide, "Device Memory Accesses")."""
 
 
 class Session:
     """`model.onnx` on one device.
 
-    On a GPU a model whose tensors have no free axis but the batch has buffers of its own on the
-    device for each batch size; with `cuda_graph` also a CUDA graph that works on them, which ONNX Runtime
-    captures when a size is first asked for. Where several inputs share a copy from the host, tensors that
-    come on the device have buffers and a graph apart.
+    On a GPU a model whose tensors have no free axis but the batch has buffers on the device for each batch
+    size. With `cuda_graph` each size also has a CUDA graph on these buffers, which ONNX Runtime captures at
+    the first run of the size. Where several inputs share a copy from the host, requests in GPU memory have
+    separate buffers and a separate graph.
     """
 
     def __init__(self, artifact: Path, kind: str, device: int = 0, cuda_graph: bool = False) -> None:
         wanted = PROVIDERS[kind]
         options = cpu_options()
         provider: Any = wanted
-        apart: list[str] = []
+        disabled: list[str] = []
         if kind == "GPU":
             onnxruntime.preload_dlls()  # CUDA's libraries, where they are wheels of this environment
-            options.intra_op_num_threads = 1  # or a thread a core spins, for nothing
-            # fp32 is fp32: by default the provider would use TF32.
+            options.intra_op_num_threads = 1  # otherwise one thread a core spins for nothing
+            # By default the provider computes fp32 in TF32.
             settings = {"device_id": str(device), "enable_cuda_graph": str(int(cuda_graph)), "use_tf32": "0"}
-            more, apart = for_images(artifact)
+            more, disabled = for_images(artifact)
             provider = (wanted, settings | more)
         self._session = onnxruntime.InferenceSession(
-            str(artifact / "model.onnx"), options, providers=[provider], disabled_optimizers=apart
+            str(artifact / "model.onnx"), options, providers=[provider], disabled_optimizers=disabled
         )
         used = self._session.get_providers()[0]
         if used != wanted:  # ONNX Runtime falls back to the CPU without an error
@@ -81,23 +81,22 @@ class Session:
         return dict(zip(self._outputs, self._session.run(self._outputs, inputs, options), strict=True))
 
     def run_on_device(self, inputs: dict[str, Any]) -> dict[str, Array] | dict[str, OrtValue]:
-        """The same for tensors that lie on the GPU, given by DLPack; large outputs stay there, good until the
-        next run."""
+        """One batch of tensors on the GPU, given by DLPack; large outputs stay there, valid until the next
+        run."""
         values = {name: OrtValue.from_dlpack(tensor) for name, tensor in inputs.items()}
         bound = self._bind(next(iter(values.values())).shape()[0], from_host=False)
         if bound:
-            return _handed_over(bound.run(values))
+            return _returned(bound.run(values))
         binding = self._session.io_binding()
         for name, value in values.items():
             binding.bind_ortvalue_input(name, value)
         for name in self._outputs:
             binding.bind_output(name, "cuda", self._device)
         self._session.run_with_iobinding(binding, _no_graph())
-        return _handed_over(dict(zip(self._outputs, binding.get_outputs(), strict=True)))
+        return _returned(dict(zip(self._outputs, binding.get_outputs(), strict=True)))
 
     def _bind(self, size: int, from_host: bool) -> "_Bound | None":
-        """What a batch size has of its own for inputs that come from the host or on the device; None where it
-        has nothing."""
+        """The buffers of a batch size, for inputs in the host's or in GPU memory; None where it has none."""
         if self._bound is None:
             return None
         shares = from_host and size <= self._shared_up_to
@@ -108,25 +107,17 @@ class Session:
         return self._bound.get(key)
 
 
-def cpu_options() -> Any:
-    """Options of a session on the CPU: a thread for each core that it may use; those that wait sleep."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = threads.count(), 1
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return options
-
-
 def for_images(artifact: Path) -> tuple[dict[str, str], list[str]]:
-    """Of a model that takes halved images: settings of the CUDA provider, and optimizers to leave out."""
+    """Settings of the CUDA provider, and optimizers to disable, for a model of images in half precision."""
     interface = json.loads((artifact / "interface.json").read_text(encoding="utf-8"))
     if not any(t["dtype"] == "float16" and len(t["shape"]) == IMAGE_RANK for t in interface["inputs"]):
         return {}, []
-    # As tensor cores want them; the search for algorithms takes slow ones
+    # Tensor cores want channels last. The default search for algorithms takes slow ones
     # (docs/experiments/convolutions-channels-last.md).
-    return {"prefer_nhwc": "1", "cudnn_conv_algo_search": "HEURISTIC"}, APART
+    return {"prefer_nhwc": "1", "cudnn_conv_algo_search": "HEURISTIC"}, WITHOUT_KERNELS
 
 
-def _handed_over(outputs: dict[str, OrtValue]) -> dict[str, Array] | dict[str, OrtValue]:
+def _returned(outputs: dict[str, OrtValue]) -> dict[str, Array] | dict[str, OrtValue]:
     if sum(value.tensor_size_in_bytes() for value in outputs.values()) > THROUGH_HOST:
         return outputs
     return _to_host(outputs)
@@ -163,7 +154,7 @@ class _Spec(NamedTuple):
 
 
 class _Shared:
-    """Inputs side by side in one buffer of the host's memory: one copy brings them to the device."""
+    """Small inputs in one buffer of the host's memory, which one copy brings to the device."""
 
     def __init__(self, specs: list[_Spec], device: int, binding: Any) -> None:
         *starts, total = accumulate((-(-spec.nbytes // ALIGNMENT) * ALIGNMENT for spec in specs), initial=0)
@@ -183,10 +174,10 @@ class _Shared:
 
 
 class _Bound:
-    """A session's tensors of one batch size at places on the device that stay the same.
+    """A session's tensors of one batch size, in buffers on the device that stay the same.
 
-    Inputs of at most `most_shared` bytes each lie in one buffer, with 0 none does. `graph` is the number of
-    the CUDA graph, if any.
+    Inputs of at most `most_shared` bytes each share one buffer. `graph` is the number of the CUDA graph, if
+    any.
     """
 
     def __init__(self, session: Any, size: int, device: int, graph: int | None, most_shared: int) -> None:
@@ -205,8 +196,8 @@ class _Bound:
             self._options.add_run_config_entry("gpu_graph_id", str(graph))
 
     def run(self, inputs: dict[str, Any]) -> dict[str, OrtValue]:
-        """Copy in and run. Inputs are arrays, or values on the device if none share a buffer; the outputs
-        lie on the device and are good until the next run."""
+        """Copy the inputs and run. Inputs are arrays, or values on the device if none share a buffer; the
+        outputs lie on the device and are valid until the next run."""
         if self._shared:
             self._shared.update(inputs)
         for name, value in self._inputs.items():

@@ -6,16 +6,16 @@ from typing import Any
 
 import torch
 
+from ...hosting.torch_device import Tensors, TorchSession, as_tuple
 from . import sequences, transformer, volumes
-from .torch_device import Tensors, TorchSession, several
 from .torch_graphs import Graphs
 
 
 class Session(TorchSession):
     """`model.pt` on one device; its forward takes and gives tensors in the interface's order.
 
-    With `cuda_graph` each batch size has a CUDA graph, and each length that depends on the data one behind
-    that."""
+    With `cuda_graph` each batch size has a CUDA graph. Where an output's length depends on the data, each
+    length has a second one."""
 
     def __init__(self, artifact: Path, kind: str, device: int = 0, cuda_graph: bool = False) -> None:
         super().__init__(artifact, kind, device)
@@ -31,23 +31,23 @@ class Session(TorchSession):
             if self.ranks == {volumes.RANK}:
                 volumes.normalize_fast(self._module)
             sequences.channels_last(self._module)
-            transformer.join_gelu(self._module)
-            if cuda_graph:  # a kernel that Python starts pays only where a graph starts it again
-                transformer.join_norms(self._module)
+            transformer.fuse_gelu(self._module)
+            if cuda_graph:  # the kernel is started from Python, which is slow unless a graph replays it
+                transformer.fuse_norms(self._module)
         self._graphs = Graphs(self._module) if cuda_graph and kind == "GPU" else None
 
     def compute(self, tensors: Tensors) -> Tensors:
         if self._graphs is not None:
             return self._graphs(tensors)
-        return several(self._module(*(self.placed(tensor) for tensor in tensors)))
+        return as_tuple(self._module(*(self.to_device(tensor) for tensor in tensors)))
 
 
 def _move_constants(module: Any, device: torch.device) -> None:
-    """Have the tensors that a trace makes itself (`torch.arange`, say) made on `device`.
+    """Make the tensors that a trace creates itself (for example by `torch.arange`) on `device`.
 
-    Loading moves weights only; the graphs name the device that the module was traced on."""
+    Loading moves weights only; the graphs name the device on which the module was traced."""
     for part in module.modules():
-        with contextlib.suppress(AttributeError, RuntimeError):  # a container has no forward, so no graph
+        with contextlib.suppress(AttributeError, RuntimeError):  # a container has no forward, and no graph
             for node in part.graph.findAllNodes("prim::Constant"):
                 if node.output().type().kind() == "DeviceObjType":
                     node.s_("value", str(device))

@@ -23,7 +23,7 @@ VERSION = str(trt.__version__)
 
 
 class Log(trt.ILogger):  # type: ignore[misc]  # it has no types
-    """Prints warnings and errors whole, and keeps the errors."""
+    """Prints warnings and errors in full, and keeps the errors."""
 
     def __init__(self) -> None:
         trt.ILogger.__init__(self)
@@ -41,12 +41,12 @@ class Log(trt.ILogger):  # type: ignore[misc]  # it has no types
         return " ".join(self.errors[-1].split()) if self.errors else "no error was logged"
 
 
-LOG = Log()  # one for the process: TensorRT ignores any other than its first
+LOG = Log()  # TensorRT uses the first logger of a process and ignores others
 
 
 def refusal(engine: dict[str, Any], library: str, version: str, capability: str | None) -> str | None:
     """Why the engine that `engine.json` describes cannot run with this library on a card of this compute
-    capability (None: there is no card); None where it can.
+    capability (None: there is no card), or None.
 
     An engine is bound to the version that built it, and to its card's architecture (TensorRT, "Engine
     Compatibility"); one of TensorRT-RTX is for several ("CPU-Only AOT and TensorRT-RTX Engines").
@@ -62,8 +62,8 @@ def refusal(engine: dict[str, Any], library: str, version: str, capability: str 
 
 
 class Outputs(trt.IOutputAllocator):  # type: ignore[misc]  # it has no types
-    """Device memory for outputs, as much as the engine asks for: where a length depends on the data, it is
-    known only while the engine runs. Memory is kept for the next run."""
+    """Device memory for outputs, allocated when the engine requests it: a length that depends on the data is
+    known only during the run. Memory is kept for the next run."""
 
     def __init__(self) -> None:
         trt.IOutputAllocator.__init__(self)
@@ -73,7 +73,7 @@ class Outputs(trt.IOutputAllocator):  # type: ignore[misc]  # it has no types
     def reallocate_output_async(self, name: str, memory: int, size: int, alignment: int, stream: int) -> int:
         held = self._memory.get(name)
         if held is None or held.numel() < size:
-            # PyTorch aligns device memory to 512 bytes, TensorRT asks for 256 at most.
+            # PyTorch aligns device memory to 512 bytes, TensorRT requires 256 at most.
             held = self._memory[name] = torch.empty(max(size, 1), dtype=torch.uint8, device="cuda")
         return int(held.data_ptr())
 
@@ -84,7 +84,7 @@ class Outputs(trt.IOutputAllocator):  # type: ignore[misc]  # it has no types
         self._shapes[name] = tuple(shape)
 
     def read(self, name: str, dtype: torch.dtype) -> Array:
-        """The output of the run that is enqueued on the current stream, once it is done."""
+        """An output of the last run, copied to the host."""
         shape = self._shapes[name]
         used = self._memory[name][: int(np.prod(shape)) * dtype.itemsize]
         array: Array = used.view(dtype).reshape(shape).cpu().numpy()
@@ -92,7 +92,7 @@ class Outputs(trt.IOutputAllocator):  # type: ignore[misc]  # it has no types
 
 
 class Session:
-    """`model.plan` on the first GPU."""
+    """`model.plan` on one GPU."""
 
     def __init__(self, artifact: Path, kind: str, device: int = 0, cuda_graph: bool = False) -> None:
         if kind != "GPU":
@@ -122,7 +122,7 @@ class Session:
     def run(self, inputs: dict[str, Array]) -> dict[str, Array]:
         """One batch; arrays by tensor name, batch first."""
         with torch.cuda.stream(self._stream):
-            # They are held until the run is done: the engine reads their memory.
+            # Kept until the run is done, because the engine reads their memory.
             tensors = {name: torch.from_numpy(array).contiguous().cuda() for name, array in inputs.items()}
             for name, tensor in tensors.items():
                 if not self._context.set_input_shape(name, tuple(tensor.shape)):

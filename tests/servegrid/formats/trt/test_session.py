@@ -1,4 +1,4 @@
-"""Which engines the TensorRT session runs, and, with a GPU, that it runs them right."""
+"""The TensorRT session refuses engines that it cannot run; with a GPU it runs the others correctly."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ import pytest
 from servegrid.domain.tolerances import Tolerances
 from servegrid.domain.values import Interface
 from servegrid.formats import artifacts
-from servegrid.formats.trt import format as trt
-from servegrid.formats.trt.fields import TrtFields
+from servegrid.formats.trt.format import TRT, library
 from servegrid.host.environment import card, missing
 from servegrid.store.job import Job
 
 pytestmark = pytest.mark.skipif(
-    bool(missing(trt.LIBRARIES)), reason=f"not installed: {missing(trt.LIBRARIES)}"
+    bool(missing(TRT.libraries)), reason=f"not installed: {missing(TRT.libraries)}"
 )
 
 ENGINE = {"library": "tensorrt-rtx", "version": "1.7.1.116", "compute_capabilities": ["8.6", "8.9"]}
@@ -37,7 +36,7 @@ CASES = [
 ASK = """
 import json, sys
 from pathlib import Path
-from servegrid.hosting.trt_session import Session, refusal
+from servegrid.formats.trt.session import Session, refusal
 engine, cases = json.loads(sys.argv[1]), json.loads(sys.argv[2])
 messages = []
 for kind in ("CPU", "GPU"):
@@ -50,7 +49,9 @@ print(json.dumps([[refusal(engine, *case) for case in cases], messages]))
 """
 
 
-def test_engine_of_another_library_or_card_is_refused_with_both_named(run_python: Callable[..., str]) -> None:
+def test_engine_of_another_library_or_card_is_refused_and_both_are_named(
+    run_python: Callable[..., str],
+) -> None:
     text = run_python(ASK, json.dumps(ENGINE), json.dumps([case for case, _ in CASES]))
     found, (on_cpu, on_gpu) = json.loads(text.splitlines()[-1])
     assert found == [expected for _, expected in CASES]
@@ -64,7 +65,7 @@ from pathlib import Path
 import numpy as np
 from servegrid.formats.trt.convert import convert_tensorrt
 from servegrid.frameworks.steps import read_job
-from servegrid.hosting.trt_session import Session
+from servegrid.formats.trt.session import Session
 job = read_job(Path(sys.argv[1]))
 convert_tensorrt(job)
 session = Session(job.output, "GPU")
@@ -83,7 +84,7 @@ print(json.dumps([sorted(p.name for p in job.output.iterdir()), list(map(bool, r
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not card(), reason="needs an NVIDIA GPU that the installed TensorRT runs on")
-def test_session_runs_the_batches_that_the_engine_is_built_for_and_no_other(
+def test_session_runs_only_the_batches_that_the_engine_is_built_for(
     interface: Callable[..., Interface],
     onnx_artifact: Callable[..., Path],
     run_python: Callable[..., str],
@@ -98,7 +99,7 @@ def test_session_runs_the_batches_that_the_engine_is_built_for_and_no_other(
         {
             "precision": "fp32",
             "tolerances": Tolerances(absolute=1e-6, cosine=0.999),
-            "library": trt.library(),
+            "library": library(),
             "shapes": {"x": {"min": [1, 6], "opt": [4, 6], "max": [8, 6]}},
             "workspace_bytes": None,
             "card": card(),

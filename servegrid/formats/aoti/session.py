@@ -5,10 +5,10 @@ from pathlib import Path
 
 import torch
 
-from .torch_device import Tensors, TorchSession, several
+from ...hosting.torch_device import Tensors, TorchSession, as_tuple
 
 MACHINE = "built_for.json"
-"""The instruction sets of the CPU that a package was compiled for."""
+"""The file with the instruction sets of the CPU that the package was compiled for."""
 
 
 class Session(TorchSession):
@@ -23,11 +23,11 @@ class Session(TorchSession):
         self._run = torch._inductor.aoti_load_package(str(artifact / "model.pt2"))
 
     def compute(self, tensors: Tensors) -> Tensors:
-        return several(self._run(*tensors))
+        return as_tuple(self._run(*tensors))
 
 
 def refusal(instruction_sets: list[str], kind: str) -> str | None:
-    """Why a package must not be run here: it would crash at an instruction that is not there."""
+    """Why the package must not run here: it would crash at an instruction that this CPU lacks."""
     if kind != "CPU":
         return f"the package was compiled for a CPU, not for KIND_{kind}"
     absent = sorted({*instruction_sets} - {*Path("/proc/cpuinfo").read_text(encoding="utf-8").split()})

@@ -1,4 +1,4 @@
-"""Networks on sequences as they are served on a GPU: their convolutions, computed here on the CPU."""
+"""Convolutions that are replaced in networks on sequences, computed here on the CPU."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 SCRIPT = """
 import copy, json, torch
-from servegrid.hosting import sequences
+from servegrid.formats.torchscript import sequences
 torch.manual_seed(0)
 class Layer(torch.nn.Module):
     def __init__(self, first):
@@ -37,7 +37,7 @@ print(json.dumps(found))
 """
 
 
-def test_halved_convolutions_over_one_axis_are_replaced_and_the_same(run_python: Any) -> None:
+def test_fp16_conv1d_is_replaced_and_agrees(run_python: Any) -> None:
     replaced, in_fp32, transposed = json.loads(run_python(SCRIPT).splitlines()[-1])
     assert replaced[:3] == [0, 0, True]  # weights are laid once, and the answer lies as the network's input
     assert replaced[3] < 0.01

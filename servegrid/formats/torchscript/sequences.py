@@ -1,9 +1,9 @@
-"""TorchScript of networks on sequences, in half precision on a GPU: convolutions in tensor cores' layout.
+"""Faster TorchScript of networks on sequences, in half precision on a GPU: convolutions channels last.
 
-PyTorch lays what a convolution over one axis takes and gives channels first, whatever layout it had, and
-cuDNN lays it channels last again: on FastPitch a third of the GPU's time
-(docs/experiments/convolutions-channels-last.md). One over two axes, the first of them of length one, keeps
-its layout.
+PyTorch forces the tensors of a convolution over one axis to channels first, and cuDNN converts them back to
+channels last, which took a third of the GPU's time on FastPitch
+(docs/experiments/convolutions-channels-last.md). A convolution over two axes, the first of length one, keeps
+the layout.
 """
 
 from typing import Any
@@ -26,18 +26,18 @@ RANK = 3
 
 
 def channels_last(module: Any) -> None:
-    """Have a frozen module's convolutions, if they are all halved ones over one axis, computed over two."""
+    """Compute a frozen module's convolutions over two axes, if all of them are in fp16 and over one axis."""
     nodes = module.graph.findAllNodes(CONVOLUTION)
     if nodes and all(_replaceable(node) for node in nodes):
         replacement = str(torch.jit.script(_convolution).graph)
         torch._C._jit_pass_custom_pattern_based_rewrite_graph(PATTERN, replacement, module.graph)
-        torch._C._jit_pass_constant_propagation(module.graph)  # lays the weights once
+        torch._C._jit_pass_constant_propagation(module.graph)  # converts the weights once
 
 
 def _replaceable(node: Any) -> bool:
     weight = node.inputsAt(WEIGHT).toIValue()
-    halved = weight is not None and weight.dtype == torch.float16 and weight.dim() == RANK
-    return halved and node.inputsAt(TRANSPOSED).toIValue() is False
+    half = weight is not None and weight.dtype == torch.float16 and weight.dim() == RANK
+    return half and node.inputsAt(TRANSPOSED).toIValue() is False
 
 
 def _convolution(
@@ -55,8 +55,8 @@ def _convolution(
     cudnn: bool,
     tf32: bool,
 ) -> torch.Tensor:
-    """The same as `torch.conv1d` of [batch, channels, length]."""
-    laid = weight.unsqueeze(2).contiguous(memory_format=torch.channels_last)
+    """Like `torch.conv1d` of [batch, channels, length]."""
+    converted = weight.unsqueeze(2).contiguous(memory_format=torch.channels_last)
     rows = x.unsqueeze(2)
-    y = torch.conv2d(rows, laid, bias, [1, stride[0]], [0, padding[0]], [1, dilation[0]], groups)
+    y = torch.conv2d(rows, converted, bias, [1, stride[0]], [0, padding[0]], [1, dilation[0]], groups)
     return y.squeeze(2)

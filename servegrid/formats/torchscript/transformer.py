@@ -1,7 +1,7 @@
-"""TorchScript of transformers, in half precision on a GPU: fewer kernels between the products.
+"""Faster TorchScript of transformers, in half precision on a GPU: fewer kernels between matrix products.
 
-To PyTorch GELU, and the sum before a layer norm, are kernels of their own, which do little but read and
-write: on BERT-large 1.3 of 10 ms (docs/experiments/transformer-kernels.md).
+PyTorch runs GELU, and the sum before a layer norm, as kernels of their own that mostly read and write memory:
+1.3 of 10 ms on BERT-large (docs/experiments/transformer-kernels.md).
 """
 
 import sys
@@ -21,7 +21,7 @@ graph(%x, %y, %alpha, %shape, %weight, %bias, %eps, %cudnn):
   %z = aten::layer_norm(%sum, %shape, %weight, %bias, %eps, %cudnn)
   return (%z)
 """
-OF_ONE_KERNEL = """
+FUSED_LAYER_NORM = """
 graph(%x, %y, %alpha, %shape, %weight, %bias, %eps, %cudnn):
   %z = servegrid::add_layer_norm(%x, %y, %alpha, %shape, %weight, %bias, %eps)
   return (%z)
@@ -35,33 +35,33 @@ _library.define(
 )
 
 
-def join_gelu(module: Any) -> None:
-    """Have the product before each GELU of a frozen module end in it, if all such products are halved ones
-    with a bias. The product's kernel knows the tanh form, which is within 5e-4 of the exact one."""
+def fuse_gelu(module: Any) -> None:
+    """Fuse linear + GELU in a frozen module, if all such linear layers have weights and a bias in half
+    precision. The kernel computes the tanh form of GELU, which is within 5e-4 of the exact one."""
     products = [node.inputsAt(0).node() for node in module.graph.findAllNodes("aten::gelu")]
     products = [node for node in products if node.kind() == "aten::linear"]
-    if products and all(_halved(node.inputsAt(1)) and _halved(node.inputsAt(2)) for node in products):
+    if products and all(_half(node.inputsAt(1)) and _half(node.inputsAt(2)) for node in products):
         replacement = str(torch.jit.script(_linear_gelu).graph)
         torch._C._jit_pass_custom_pattern_based_rewrite_graph(LINEAR_GELU, replacement, module.graph)
 
 
-def join_norms(module: Any) -> None:
-    """Have the layer norms of a frozen module add up the sums that they alone take, if every layer norm of a
-    sum has halved weights and every such sum two tensors. Where the kernel cannot be compiled they stay, and
-    the log says so."""
+def fuse_norms(module: Any) -> None:
+    """Fuse add + layer norm in a frozen module, if every layer norm of a sum has weights in half precision
+    and every such sum two tensors. Where the kernel cannot be compiled nothing changes, and the log says
+    so."""
     norms = module.graph.findAllNodes("aten::layer_norm")
     norms = [node for node in norms if node.inputsAt(0).node().kind() == "aten::add"]
-    if not norms or not all(_joinable(node) for node in norms):
+    if not norms or not all(_fusible(node) for node in norms):
         return
     try:
         from .layer_norm import add_layer_norm
 
         some = norms[0].inputsAt(2).toIValue()
         add_layer_norm(some, some, some, some, 1e-5)
-    except Exception as error:  # no Triton, no C compiler: it has no one type for what may lack
-        print(f"layer norms stay apart from the sums before them: {error}", file=sys.stderr, flush=True)
+    except Exception as error:  # no Triton or no C compiler, which raise errors of several types
+        print(f"add + layer norm is not fused: {error}", file=sys.stderr, flush=True)
         return
-    torch._C._jit_pass_custom_pattern_based_rewrite_graph(ADD_LAYER_NORM, OF_ONE_KERNEL, module.graph)
+    torch._C._jit_pass_custom_pattern_based_rewrite_graph(ADD_LAYER_NORM, FUSED_LAYER_NORM, module.graph)
 
 
 def _add_layer_norm(
@@ -73,7 +73,7 @@ def _add_layer_norm(
     bias: torch.Tensor,
     eps: float,
 ) -> torch.Tensor:
-    from .layer_norm import add_layer_norm  # it needs Triton, which join_norms has tried
+    from .layer_norm import add_layer_norm  # needs Triton, as fuse_norms has checked
 
     rows = x.shape == y.shape and x.dtype == y.dtype and x.is_contiguous() and y.is_contiguous()
     if rows and alpha == 1 and len(shape) == 1:
@@ -84,17 +84,17 @@ def _add_layer_norm(
 _library.impl("add_layer_norm", _add_layer_norm, "CompositeExplicitAutograd")
 
 
-def _halved(value: Any) -> bool:
+def _half(value: Any) -> bool:
     weight = value.toIValue()
     return isinstance(weight, torch.Tensor) and weight.dtype in HALF
 
 
-def _joinable(norm: Any) -> bool:
-    """A number can be added, too; a trace has it as a constant tensor."""
+def _fusible(norm: Any) -> bool:
+    """A sum may also have a number, which a trace holds as a constant tensor."""
     add = norm.inputsAt(0).node()
     added = [add.inputsAt(0), add.inputsAt(1)]
     tensors = all(v.type().kind() == "TensorType" and v.node().kind() != "prim::Constant" for v in added)
-    return tensors and _halved(norm.inputsAt(2)) and _halved(norm.inputsAt(3))
+    return tensors and _half(norm.inputsAt(2)) and _half(norm.inputsAt(3))
 
 
 def _linear_gelu(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, approximate: str) -> torch.Tensor:

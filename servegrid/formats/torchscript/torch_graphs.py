@@ -1,9 +1,9 @@
 """CUDA graphs of a TorchScript module: one for each batch size and, where a length of its outputs depends on
-the data, one for each such length behind it.
+the data, a second one for each length.
 
-A CUDA graph starts all kernels at once and so must know every shape. A module that makes a number of a tensor
-(the length of what it speaks, say) is cut there: the first half ends with that number, which the host reads,
-and the second has it as an input.
+A CUDA graph starts all kernels at once, so every shape must be known. A module that converts a tensor to a
+number (for example the length of its speech) is cut there: the first half ends with that number, which the
+host reads, and the second half has it as an input (ADR 15).
 """
 
 from collections.abc import Callable
@@ -11,38 +11,38 @@ from typing import Any
 
 import torch
 
-from .torch_device import Tensors, several
+from ...hosting.torch_device import Tensors, as_tuple
 
 WARM_UP_RUNS = 3
-"""Before a capture: TorchScript's executor profiles the first runs and compiles for the next."""
+"""Runs before a capture: TorchScript's executor profiles the first runs and compiles for the next."""
 MOST_LENGTHS = 128
-"""Batch sizes times lengths that get a graph, which stays; what is left runs without."""
+"""Pairs of batch size and length that get a graph, which stays; further pairs run without one."""
 NUMBER = "aten::ScalarImplicit"
-"""Where a trace makes a number of a tensor."""
+"""The operator that converts a tensor to a number in a trace."""
 
 
 class Graphs:
-    """Runs a frozen module on the GPU by CUDA graphs, which are captured when a size is first asked for.
+    """Runs a frozen module on the GPU by CUDA graphs, which are captured at the first run of a size.
 
-    They share a pool of memory, for one runs at a time and its outputs are taken before the next.
+    They share a pool of memory: one graph runs at a time, and its outputs are copied before the next runs.
     """
 
     def __init__(self, module: Any) -> None:
-        """Raises ValueError where the module depends on its data in a way that no graph can follow."""
+        """Raises ValueError if shapes depend on the data in a way that no graph can follow."""
         self._first, self._second = halves(module)
         self._pool = torch.cuda.graph_pool_handle()
         self._sizes: dict[tuple[int, bool], tuple[Tensors, _Graph]] = {}
         self._lengths: dict[tuple[int, bool, int], _Graph] = {}
 
     def __call__(self, tensors: Tensors) -> Tensors:
-        """The outputs, on the GPU and good until the next call, of inputs there or in the host's memory."""
-        of_host = tensors[0].device.type == "cpu"
-        size = len(tensors[0]), of_host
+        """Outputs on the GPU, valid until the next call; inputs are there or in the host's memory."""
+        from_host = tensors[0].device.type == "cpu"
+        size = len(tensors[0]), from_host
         if size not in self._sizes:
-            self._sizes[size] = self._capture(tensors, of_host)
-        places, first = self._sizes[size]
-        for place, tensor in zip(places, tensors, strict=True):
-            place.copy_(tensor, non_blocking=True)
+            self._sizes[size] = self._capture(tensors, from_host)
+        buffers, first = self._sizes[size]
+        for buffer, tensor in zip(buffers, tensors, strict=True):
+            buffer.copy_(tensor, non_blocking=True)
         values = first.replay()
         if self._second is None:
             return values
@@ -51,22 +51,23 @@ class Graphs:
         at = (*size, length)
         if at not in self._lengths:
             if len(self._lengths) == MOST_LENGTHS:
-                return several(second(length, *rest))
+                return as_tuple(second(length, *rest))
             self._lengths[at] = _Graph(lambda: second(length, *rest), self._pool)
         return self._lengths[at].replay()
 
-    def _capture(self, tensors: Tensors, of_host: bool) -> "tuple[Tensors, _Graph]":
-        """Places for inputs, and the graph that reads them; those in the host's memory are pinned, and the
-        copies from there are in the graph."""
-        places = tuple(torch.empty_like(tensor, pin_memory=of_host) for tensor in tensors)
-        for place, tensor in zip(places, tensors, strict=True):
-            place.copy_(tensor)
+    def _capture(self, tensors: Tensors, from_host: bool) -> "tuple[Tensors, _Graph]":
+        """Buffers for inputs, and the graph that reads them. Buffers in the host's memory are pinned, and the
+        graph copies from them."""
+        buffers = tuple(torch.empty_like(tensor, pin_memory=from_host) for tensor in tensors)
+        for buffer, tensor in zip(buffers, tensors, strict=True):
+            buffer.copy_(tensor)
         module = self._first
-        return places, _Graph(lambda: module(*(p.to("cuda", non_blocking=True) for p in places)), self._pool)
+        graph = _Graph(lambda: module(*(b.to("cuda", non_blocking=True) for b in buffers)), self._pool)
+        return buffers, graph
 
 
 class _Graph:
-    """A CUDA graph of a function that always reads the same places, with the tensors that it writes."""
+    """A CUDA graph of a function that always reads the same buffers, and the tensors that it writes."""
 
     def __init__(self, function: Callable[[], Any], pool: Any) -> None:
         side = torch.cuda.Stream()
@@ -77,7 +78,7 @@ class _Graph:
         side.synchronize()
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph, pool=pool):
-            self._outputs = several(function())
+            self._outputs = as_tuple(function())
 
     def replay(self) -> Tensors:
         self._graph.replay()
@@ -85,11 +86,12 @@ class _Graph:
 
 
 def halves(module: Any) -> tuple[Any, Any | None]:
-    """A frozen module as one function of its inputs, or cut where it makes a number of its data: the first
-    returns that number, as a tensor, and the tensors that the second takes behind it.
+    """A frozen module and None, or its two halves if it converts a computed tensor to a number.
+
+    The first half returns that number, as a tensor, and the tensors that the second takes after it.
 
     Raises:
-        ValueError: it makes several numbers, or has branches or loops.
+        ValueError: it converts several tensors to numbers, or also has branches or loops.
     """
     graph = module.graph
     numbers = [i for i, n in enumerate(graph.nodes()) if n.kind() == NUMBER and _computed(n.inputsAt(0))]
@@ -104,7 +106,7 @@ def halves(module: Any) -> tuple[Any, Any | None]:
 
 
 def _until(graph: Any, at: int) -> Any:
-    """Returns what the number at a place is made of, and what is taken from before it."""
+    """The first half: returns the number at a position of the graph, and the tensors for the second half."""
     number = list(graph.nodes())[at]
     values = [number.inputsAt(0), *_taken(graph, number)]
     together = graph.create("prim::TupleConstruct", values, 1)
@@ -116,7 +118,7 @@ def _until(graph: Any, at: int) -> Any:
 
 
 def _from(graph: Any, at: int) -> Any:
-    """Takes the number, and what is taken from before it."""
+    """The second half: takes the number at a position of the graph, and tensors of the first half."""
     number, before = list(graph.nodes())[at], len(list(graph.inputs()))
     values = _taken(graph, number)
     length = graph.addInput("length")
@@ -135,20 +137,20 @@ def _function(graph: Any, without: int) -> Any:
 
 
 def _taken(graph: Any, number: Any) -> list[Any]:
-    """The tensors that what depends on the number takes from what does not, in the graph's order."""
-    behind, wanted = {number.output().unique()}, list(graph.outputs())
+    """The tensors that the second half takes from the first, in the graph's order."""
+    second_half, wanted = {number.output().unique()}, list(graph.outputs())
     for node in graph.nodes():
-        if any(value.unique() in behind for value in node.inputs()):
-            behind.update(value.unique() for value in node.outputs())
+        if any(value.unique() in second_half for value in node.inputs()):
+            second_half.update(value.unique() for value in node.outputs())
             wanted += node.inputs()
     found: dict[int, Any] = {}
     while wanted:
         value = wanted.pop()
-        if value.unique() in behind or not _computed(value):
+        if value.unique() in second_half or not _computed(value):
             continue
         if value.type().isSubtypeOf(torch._C.TensorType.get()):
             found[value.unique()] = value
-        else:  # a number or a list is made again of its tensors
+        else:  # a number or a list is computed again from its tensors
             wanted += value.node().inputs()
     return [found[name] for name in sorted(found)]
 

@@ -1,5 +1,4 @@
-"""TorchScript on an NVIDIA GPU: what is computed otherwise there than by PyTorch's own kernels answers as the
-network does in fp32 on the CPU."""
+"""TorchScript on an NVIDIA GPU: networks with replaced kernels agree with fp32 on the CPU."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ pytestmark = pytest.mark.gpu
 TRANSFORMER = """
 import copy, json, sys, torch
 from pathlib import Path
-from servegrid.hosting.torchscript_session import Session
+from servegrid.formats.torchscript.session import Session
 class Layer(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -37,9 +36,7 @@ print(json.dumps([*(len(session._module.graph.findAllNodes(kind)) for kind in ki
 """
 
 
-def test_halved_transformers_are_joined_on_the_gpu_and_answer_as_in_fp32(
-    run_python: Any, tmp_path: Path
-) -> None:
+def test_fp16_transformers_are_fused_and_agree_with_fp32(run_python: Any, tmp_path: Path) -> None:
     tensors = {f"{way}puts": [{"name": n, "shape": [-1, 5, 200]}] for way, n in (("in", "x"), ("out", "y"))}
     (tmp_path / "interface.json").write_text(json.dumps(tensors))
     *nodes, off = json.loads(run_python(TRANSFORMER, tmp_path).splitlines()[-1])
@@ -50,7 +47,7 @@ def test_halved_transformers_are_joined_on_the_gpu_and_answer_as_in_fp32(
 SPEECH = """
 import json, sys, torch
 from pathlib import Path
-from servegrid.hosting.torchscript_session import Session
+from servegrid.formats.torchscript.session import Session
 class Speech(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -78,7 +75,7 @@ print(json.dumps(sorted(session._graphs._lengths)))
 """
 
 
-def test_lengths_that_depend_on_the_data_have_a_graph_each(run_python: Any, tmp_path: Path) -> None:
+def test_each_data_dependent_length_has_a_graph(run_python: Any, tmp_path: Path) -> None:
     shapes = {"in": {"x": [-1, 6]}, "out": {"y": [-1, -1, 4], "z": [-1, 32]}}
     tensors = {f"{w}puts": [{"name": n, "shape": s} for n, s in shapes[w].items()] for w in shapes}
     (tmp_path / "interface.json").write_text(json.dumps(tensors))
@@ -90,7 +87,7 @@ def test_lengths_that_depend_on_the_data_have_a_graph_each(run_python: Any, tmp_
 SEQUENCES = """
 import copy, json, sys, torch
 from pathlib import Path
-from servegrid.hosting.torchscript_session import Session
+from servegrid.formats.torchscript.session import Session
 class Layer(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -121,9 +118,7 @@ print(json.dumps([off, kernels]))
 """
 
 
-def test_halved_convolutions_on_sequences_keep_their_layout_and_answer_as_in_fp32(
-    run_python: Any, tmp_path: Path
-) -> None:
+def test_fp16_conv1d_keeps_its_layout_and_agrees_with_fp32(run_python: Any, tmp_path: Path) -> None:
     tensors = {f"{way}puts": [{"name": n, "shape": [-1, 50, 96]}] for way, n in (("in", "x"), ("out", "y"))}
     (tmp_path / "interface.json").write_text(json.dumps(tensors))
     off, kernels = json.loads(run_python(SEQUENCES, tmp_path).splitlines()[-1])
@@ -136,7 +131,7 @@ import copy, json, sys
 from pathlib import Path
 import numpy as np, torch
 from servegrid.hosting.outputs import THROUGH_HOST
-from servegrid.hosting.torchscript_session import Session
+from servegrid.formats.torchscript.session import Session
 torch.manual_seed(0)
 layers = [
     torch.nn.Conv3d(4, 16, 3, padding=1), torch.nn.InstanceNorm3d(16, affine=True), torch.nn.LeakyReLU(),
@@ -166,5 +161,5 @@ for graph in (False, True):
 """
 
 
-def test_volumes_in_half_precision_are_normalized_as_on_the_cpu(run_python: Any, tmp_path: Path) -> None:
+def test_fp16_volumes_agree_with_the_cpu(run_python: Any, tmp_path: Path) -> None:
     run_python(VOLUMES, tmp_path)

@@ -1,7 +1,7 @@
-"""TorchScript of networks on volumes, in half precision on a GPU.
+"""Faster TorchScript of networks on volumes, in half precision on a GPU.
 
-PyTorch's kernels of instance norm take one block of threads a channel: on 3D nnU-Net they are two thirds of
-the time, and they leave the layout that tensor cores want (docs/experiments/instance-norms.md).
+PyTorch's instance norm uses one block of threads a channel and does not keep the layout that tensor cores
+want: on 3D nnU-Net it took two thirds of the time (docs/experiments/instance-norms.md).
 """
 
 from typing import Any, Optional
@@ -19,15 +19,15 @@ RANK = 5
 
 
 def channels_last(module: Any) -> None:
-    """Lay the weights of its 3D convolutions channels last; what follows them keeps that layout."""
+    """Convert the weights of 3D convolutions to channels last; the tensors after them keep that layout."""
     for parameter in module.parameters():
         if parameter.dim() == RANK and parameter.dtype == torch.float16:
             parameter.data = parameter.data.contiguous(memory_format=torch.channels_last_3d)
 
 
 def normalize_fast(module: Any) -> None:
-    """Have a frozen module's instance norms, if they are all of halved volumes with weights, computed by
-    reductions that use the whole GPU."""
+    """Compute a frozen module's instance norms by reductions that use the whole GPU, if all of them have
+    weights in fp16."""
     nodes = module.graph.findAllNodes("aten::instance_norm")
     if nodes and all(_replaceable(node) for node in nodes):
         replacement = str(torch.jit.script(_instance_norm).graph)
@@ -50,7 +50,7 @@ def _instance_norm(
     eps: float,
     cudnn: bool,
 ) -> torch.Tensor:
-    """The same as `torch.instance_norm` of [batch, channels, depth, height, width]: sums in fp32."""
+    """Like `torch.instance_norm` of [batch, channels, depth, height, width]; sums in fp32."""
     axes = [2, 3, 4]
     mean = torch.mean(x, axes, True, dtype=torch.float32)
     length = torch.linalg.vector_norm(x, 2.0, axes, True, dtype=torch.float32)

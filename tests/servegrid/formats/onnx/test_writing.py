@@ -15,12 +15,12 @@ from servegrid.formats.onnx.writing import lowest_ir_version, write
 @pytest.mark.parametrize(
     ("opset", "ir"), [(8, 3), (9, 4), (10, 5), (11, 6), (12, 7), (13, 7), (15, 8), (18, 8), (19, 9), (21, 10)]
 )
-def test_ir_version_is_the_lowest_that_carries_the_opset(opset: int, ir: int) -> None:
+def test_ir_version_is_the_lowest_for_the_opset(opset: int, ir: int) -> None:
     model = ModelProto(ir_version=13, opset_import=[helper.make_opsetid("", opset)])
     assert lowest_ir_version(model) == ir
 
 
-def test_a_release_that_takes_an_opset_takes_the_ir_version_that_it_is_written_in() -> None:
+def test_release_that_takes_an_opset_takes_its_ir_version() -> None:
     known = [r for r in load_releases().releases.values() if r.onnx_opset and r.onnx_ir]
     assert len(known) >= 4
     for release in known:
@@ -29,7 +29,7 @@ def test_a_release_that_takes_an_opset_takes_the_ir_version_that_it_is_written_i
             assert lowest_ir_version(model) <= release.onnx_ir
 
 
-def test_other_operator_sets_ask_for_no_newer_one_than_they_need() -> None:
+def test_other_operator_sets_need_no_newer_ir_version() -> None:
     sets = [("", 13), ("com.microsoft", 1), ("ai.onnx.ml", 2)]
     model = ModelProto(opset_import=[helper.make_opsetid(*entry) for entry in sets])
     assert lowest_ir_version(model) == 7
@@ -37,7 +37,7 @@ def test_other_operator_sets_ask_for_no_newer_one_than_they_need() -> None:
     assert lowest_ir_version(model) == 9
 
 
-def test_operator_sets_that_no_node_uses_are_left_out(tmp_path: Path) -> None:
+def test_unused_operator_sets_are_removed(tmp_path: Path) -> None:
     """As the quantizer leaves a graph: with all that ONNX Runtime knows, in the newest versions."""
     value = helper.make_tensor_value_info
     io = [value(name, TensorProto.FLOAT, ["batch"]) for name in ("x", "y")]

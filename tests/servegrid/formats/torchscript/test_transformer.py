@@ -1,4 +1,4 @@
-"""Transformers as they are served on a GPU: what is joined to what, computed here on the CPU."""
+"""Kernels that are fused in transformers, computed here on the CPU."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 SCRIPT = """
 import json, sys, types, torch
-kernel = types.ModuleType("servegrid.hosting.layer_norm")  # Triton compiles for a GPU only
+kernel = types.ModuleType("servegrid.formats.torchscript.layer_norm")  # Triton compiles for a GPU only
 def add_layer_norm(x, y, weight, bias, eps):
     calls.append(x.shape)
     return torch.nn.functional.layer_norm(x + y, x.shape[-1:], weight, bias, eps)
 kernel.add_layer_norm = add_layer_norm
 calls = []
 if "without" not in sys.argv:
-    sys.modules["servegrid.hosting.layer_norm"] = kernel
-from servegrid.hosting import transformer
+    sys.modules["servegrid.formats.torchscript.layer_norm"] = kernel
+from servegrid.formats.torchscript import transformer
 class Layer(torch.nn.Module):
     def __init__(self, bias=True, affine=True, number=False, alpha=1):
         super().__init__()
@@ -30,8 +30,8 @@ def found(dtype, layers):
     x = torch.randn(3, 5, 8).to(dtype)
     with torch.inference_mode():
         module = torch.jit.freeze(torch.jit.trace(net, x))
-        transformer.join_gelu(module)
-        transformer.join_norms(module)
+        transformer.fuse_gelu(module)
+        transformer.fuse_norms(module)
         left = [len(module.graph.findAllNodes(f"aten::{name}")) for name in ("gelu", "layer_norm")]
         off = (module(x).float() - net(x).float()).abs().max().item()
         again = module(x[:2, :3])  # other shapes than it was traced with
@@ -51,7 +51,7 @@ print(json.dumps({
 """
 
 
-def test_products_and_norms_of_halved_transformers_are_joined_and_the_same(run_python: Any) -> None:
+def test_fp16_gelu_and_norms_are_fused_and_agree(run_python: Any) -> None:
     found = json.loads(run_python(SCRIPT).splitlines()[-1])
     assert found["halved"][:2] == [0, 0]
     assert found["bf16"][:2] == [0, 0]
@@ -67,7 +67,7 @@ def test_products_and_norms_of_halved_transformers_are_joined_and_the_same(run_p
     assert found["calls"] > 0
 
 
-def test_without_a_compiler_the_norms_stay(run_python: Any) -> None:
+def test_norms_are_not_fused_without_a_compiler(run_python: Any) -> None:
     found = json.loads(run_python(SCRIPT, "without").splitlines()[-1])
     assert found["halved"][:2] == [0, 2]
     assert found["halved"][2] < 0.005

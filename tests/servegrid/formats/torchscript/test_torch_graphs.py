@@ -1,4 +1,4 @@
-"""Modules whose shapes depend on their data, cut in two. The graphs themselves: test_gpu_torch.py."""
+"""Modules with data-dependent shapes are cut in two. test_gpu.py tests their CUDA graphs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 SCRIPT = """
 import json, torch
-from servegrid.hosting.torch_graphs import halves
+from servegrid.formats.torchscript.torch_graphs import halves
 class Speech(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -46,7 +46,7 @@ print(json.dumps([same, shapes, none is None and whole(torch.ones(3)).tolist(), 
 """
 
 
-def test_a_module_is_cut_where_it_makes_a_number_of_its_data(run_python: Any) -> None:
+def test_module_is_cut_where_it_converts_its_data_to_a_number(run_python: Any) -> None:
     same, shapes, fixed, refused = json.loads(run_python(SCRIPT).splitlines()[-1])
     assert same == [[True] * 3] * 3
     assert shapes == [[3, [2, 3, 4]], [7, [5, 7, 4]], [1, [1, 1, 4]]]

@@ -1,4 +1,4 @@
-"""Layer norm of a sum, in one kernel; Triton's language (which PyTorch's CUDA builds bring) compiles it."""
+"""Add + layer norm in one kernel, in Triton's language, which PyTorch's CUDA builds bring."""
 
 import torch
 import triton
@@ -18,16 +18,16 @@ def add_layer_norm(
     return out
 
 
-# Of Triton's arguments only the constants that are compiled in are annotated.
+# Triton wants annotations of compile-time constants only.
 @triton.jit  # type: ignore[untyped-decorator]
 def _rows(x, y, weight, bias, out, eps, WIDTH: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: N803
-    """One row a program."""
+    """One program computes one row."""
     column = tl.arange(0, BLOCK)
-    inside = column < WIDTH
+    valid = column < WIDTH
     place = tl.program_id(0).to(tl.int64) * WIDTH + column
-    total = tl.load(x + place, inside, 0.0).to(tl.float32) + tl.load(y + place, inside, 0.0).to(tl.float32)
-    centred = tl.where(inside, total - tl.sum(total) / WIDTH, 0.0)
+    total = tl.load(x + place, valid, 0.0).to(tl.float32) + tl.load(y + place, valid, 0.0).to(tl.float32)
+    centred = tl.where(valid, total - tl.sum(total) / WIDTH, 0.0)
     scaled = centred / tl.sqrt(tl.sum(centred * centred) / WIDTH + eps)
-    scale = tl.load(weight + column, inside, 0.0).to(tl.float32)
-    shift = tl.load(bias + column, inside, 0.0).to(tl.float32)
-    tl.store(out + place, (scaled * scale + shift).to(out.dtype.element_ty), inside)
+    scale = tl.load(weight + column, valid, 0.0).to(tl.float32)
+    shift = tl.load(bias + column, valid, 0.0).to(tl.float32)
+    tl.store(out + place, (scaled * scale + shift).to(out.dtype.element_ty), valid)

@@ -23,7 +23,7 @@ import json, sys
 from importlib import import_module
 from pathlib import Path
 import numpy as np
-artifact, session = Path(sys.argv[1]), import_module(f"servegrid.hosting.{sys.argv[2]}").Session
+artifact, session = Path(sys.argv[1]), import_module(f"servegrid.formats.{sys.argv[2]}.session").Session
 rng = np.random.default_rng(0)
 sizes = [1, 2, 3, 2, 8, 1]
 batches = [rng.standard_normal((size, 1024)).astype(np.float32) for size in sizes]
@@ -49,25 +49,25 @@ torch.jit.trace(Network(), torch.zeros(2, 1024)).save(sys.argv[1])
 """
 
 
-def test_onnx_on_the_gpu_answers_as_on_the_cpu(interface: Any, onnx_artifact: Any, run_python: Any) -> None:
+def test_onnx_on_the_gpu_agrees_with_the_cpu(interface: Any, onnx_artifact: Any, run_python: Any) -> None:
     io = interface([("x", "float32", (-1, 1024))], [("y", "float32", (-1, 1024))])
     nodes = [("MatMul", ["x", "w"], ["h"], {}), ("Relu", ["h"], ["t"], {}), ("Add", ["t", "x"], ["y"], {})]
     weights = {"w": np.random.default_rng(1).standard_normal((1024, 1024)).astype(np.float32)}
-    run_python(RUN, onnx_artifact(io, nodes, weights), "onnx_session")
+    run_python(RUN, onnx_artifact(io, nodes, weights), "onnx")
 
 
-def test_torchscript_on_the_gpu_answers_as_on_the_cpu(run_python: Any, tmp_path: Path) -> None:
+def test_torchscript_on_the_gpu_agrees_with_the_cpu(run_python: Any, tmp_path: Path) -> None:
     tensors = {f"{kind}puts": [{"name": n, "shape": [-1, 1024]}] for kind, n in (("in", "x"), ("out", "y"))}
     (tmp_path / "interface.json").write_text(json.dumps(tensors))
     run_python(TORCHSCRIPT, tmp_path / "model.pt")
-    run_python(RUN, tmp_path, "torchscript_session")
+    run_python(RUN, tmp_path, "torchscript")
 
 
 IMAGES = """
 import sys
 from pathlib import Path
 import numpy as np
-from servegrid.hosting.onnx_session import Session
+from servegrid.formats.onnx.session import Session
 cpu = Session(Path(sys.argv[1]), "CPU")
 rng = np.random.default_rng(0)
 for graph in (False, True):
@@ -78,7 +78,7 @@ for graph in (False, True):
 """
 
 
-def test_halved_images_on_the_gpu_answer_as_on_the_cpu(
+def test_fp16_images_on_the_gpu_agree_with_the_cpu(
     interface: Any, onnx_artifact: Any, run_python: Any
 ) -> None:
     shape = (-1, 16, 20, 24)
@@ -99,7 +99,7 @@ MIXED = """
 import sys
 from pathlib import Path
 import numpy as np
-from servegrid.hosting.onnx_session import Session
+from servegrid.formats.onnx.session import Session
 cpu = Session(Path(sys.argv[1]), "CPU")
 rng = np.random.default_rng(0)
 for graph in (False, True):
@@ -115,7 +115,7 @@ for graph in (False, True):
 """
 
 
-def test_inputs_of_several_types_and_sizes_arrive_whole(
+def test_inputs_of_several_types_and_sizes_arrive_complete(
     interface: Any, onnx_artifact: Any, run_python: Any
 ) -> None:
     columns = [("a", "float32", 1), ("b", "int32", 3), ("c", "float16", 5), ("x", "float32", 1024)]
@@ -150,9 +150,7 @@ def network(
 
 
 @pytest.mark.parametrize("graph", [False, True])
-def test_tensors_that_the_client_has_on_the_card_stay_there(
-    server: Any, network: tuple[str, Path], graph: bool
-) -> None:
+def test_tensors_in_gpu_memory_stay_there(server: Any, network: tuple[str, Path], graph: bool) -> None:
     cuda = pytest.importorskip("tritonclient.utils.cuda_shared_memory", exc_type=RuntimeError)
     format_, artifact = network
     model = server.load(

@@ -1,4 +1,4 @@
-"""Networks on volumes as they are served on a GPU: their instance norms, computed here on the CPU."""
+"""Instance norms that are replaced in networks on volumes, computed here on the CPU."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 SCRIPT = """
 import copy, json, torch
-from servegrid.hosting import volumes
+from servegrid.formats.torchscript import volumes
 torch.manual_seed(0)
 def network(affine):
     norm = torch.nn.InstanceNorm3d(4, affine=affine)
@@ -38,7 +38,7 @@ print(json.dumps(found))
 """
 
 
-def test_norms_of_halved_volumes_with_weights_are_replaced_and_the_same(run_python: Any) -> None:
+def test_fp16_instance_norms_with_weights_are_replaced_and_agree(run_python: Any) -> None:
     replaced, in_fp32, without_weights = json.loads(run_python(SCRIPT).splitlines()[-1])
     assert replaced[0] == 0
     assert replaced[1] < 0.02

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from servegrid.domain.values import Interface
-from servegrid.formats.trt import format as trt
+from servegrid.formats.trt.format import TRT, library
 from servegrid.host.environment import missing
 
 pytestmark = pytest.mark.skipif(
-    bool(missing(trt.LIBRARIES)), reason=f"not installed: {missing(trt.LIBRARIES)}"
+    bool(missing(TRT.libraries)), reason=f"not installed: {missing(TRT.libraries)}"
 )
 
 TRY = """
@@ -24,7 +24,7 @@ import sys
 from pathlib import Path
 from servegrid.formats.artifacts import read_interface
 from servegrid.formats.trt.convert import check_interface, parse
-from servegrid.hosting.trt_session import LOG, trt
+from servegrid.formats.trt.session import LOG, trt
 builder = trt.Builder(LOG)
 for folder in map(Path, sys.argv[1:]):
     network = builder.create_network(1 << int(trt.NetworkDefinitionCreationFlag.STRONGLY_TYPED))
@@ -92,9 +92,7 @@ def test_unsupported_operators_are_all_named_and_the_first_is_the_reason(answers
     text = answers["operators"]
     assert "In node 0 with name: det and operator: Det (checkDet): UNSUPPORTED_NODE" in text
     assert "In node 1 with name: once and operator: Unique (checkUnique): UNSUPPORTED_NODE" in text
-    assert last(text).startswith(
-        f"=> UnsupportedError: {trt.library()}'s ONNX parser: In node 0 with name: det"
-    )
+    assert last(text).startswith(f"=> UnsupportedError: {library()}'s ONNX parser: In node 0 with name: det")
     assert last(text).endswith("(and 1 more above)")
 
 
@@ -105,7 +103,7 @@ def test_operator_that_nobody_knows_is_unsupported(answers: dict[str, str]) -> N
 
 def test_broken_graph_is_an_error_on_one_line_with_the_parsers_text_above(answers: dict[str, str]) -> None:
     text = answers["broken"]
-    assert last(text).startswith(f"=> ValueError: {trt.library()}'s ONNX parser: In node 0 with name: add")
+    assert last(text).startswith(f"=> ValueError: {library()}'s ONNX parser: In node 0 with name: add")
     assert "broadcast dimensions must be conformable" in last(text)
     assert "INVALID_NODE: Invalid Node - add\n" in text
 
