@@ -16,7 +16,7 @@ def summary(comparison: Comparison) -> str:
     """The number of cells of each verdict, in one line."""
     changes = [cell.change for cell in comparison.cells if not cell.only_in]
     counts = [f"{changes.count(kind)} {kind}" for kind in MARKS if kind in changes]
-    only_in: Counter[str] = Counter(cell.only_in for cell in comparison.cells if cell.only_in)
+    only_in = Counter[str](cell.only_in for cell in comparison.cells)
     alone = [f"{only_in[name]} only in {name}" for name in "AB" if only_in[name]]
     return ", ".join([*counts, *alone])
 

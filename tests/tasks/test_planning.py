@@ -165,8 +165,8 @@ def test_cells_have_the_selected_variant_profile_and_generator(site: Site) -> No
         (SweepOptions(models=("bert",), server="embeded"), r"'embeded': did you mean 'embedded'"),
     ],
 )
-def test_error_of_an_unknown_name_has_the_nearest(site: Site, options: SweepOptions, said: str) -> None:
-    with pytest.raises(UserError, match=said):
+def test_error_of_an_unknown_name_has_the_nearest(site: Site, options: SweepOptions, named: str) -> None:
+    with pytest.raises(UserError, match=named):
         plan(options, site)
 
 

@@ -56,9 +56,9 @@ def test_server_is_from_the_options_else_the_profile_else_embedded(cpu: GpuProfi
     ],
 )
 def test_options_that_a_provider_does_not_take_are_refused(
-    cpu: GpuProfile, options: dict[str, Any], said: str
+    cpu: GpuProfile, options: dict[str, Any], named: str
 ) -> None:
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=named):
         choose_server(SweepOptions.model_validate(options), cpu, PROVIDERS)
 
 

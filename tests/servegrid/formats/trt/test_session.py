@@ -12,6 +12,7 @@ import pytest
 from servegrid.domain.tolerances import Tolerances
 from servegrid.domain.values import Interface
 from servegrid.formats import artifacts
+from servegrid.formats.trt.fields import TrtFields
 from servegrid.formats.trt.format import TRT, library
 from servegrid.host.environment import card, missing
 from servegrid.store.job import Job
