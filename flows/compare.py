@@ -11,6 +11,7 @@ from prefect.cache_policies import NO_CACHE
 from flows import forecast
 from flows.planning import preflight
 from flows.qualify import Built, build_cell, workplace
+from servegrid.campaign.layout import ProfileLayout
 from servegrid.domain.errors import UserError
 from servegrid.domain.server import ServerChoice
 from servegrid.domain.values import Cell, Scenario, Value
@@ -59,11 +60,11 @@ def compare_cells(
     sides = [_candidate(name, mark, options, campaign) for mark, name in (("a", a), ("b", b))]
     common = _common_points(*(side.cell for side in sides))
     figures: list[Figures] = []
-    logs = sides[0].at.logs
+    files = ProfileLayout(folder=sides[0].at.logs.parent)
     with ExitStack() as stack:
         running = [
             stack.enter_context(
-                server(s.server, s.at.site, s.configured.repository, logs / f"{s.at.cell}.tritonserver.log")
+                server(s.server, s.at.site, s.configured.repository, files.server_log(s.at.cell))
             )
             for s in sides
         ]
@@ -103,7 +104,7 @@ def _candidate(name: str, mark: str, options: SweepOptions, campaign: str) -> Ca
     at = at.model_copy(update={"cell": f"{mark}.{cell.name}"})
     built = build_cell(entry.plugin, cell, campaign, at)
     variant = entry.plugin.spec.variants[cell.product.variant]
-    repository = at.logs.parent / "repositories" / at.cell
+    repository = ProfileLayout(folder=at.logs.parent).repository(at.cell)
     configured = configure(cell, built.converted, repository, at, variant.convert.workspace_bytes)
     return Candidate(cell=cell, built=built, configured=configured, server=choice, at=at)
 

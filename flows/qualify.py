@@ -14,7 +14,7 @@ from prefect.states import Completed, Failed
 from flows.planning import plan, preflight
 from flows.record import Outcome, Record, Recorder
 from servegrid.campaign.campaign import working
-from servegrid.campaign.options_file import profile_folder
+from servegrid.campaign.layout import CampaignLayout, ProfileLayout
 from servegrid.campaign.results import FAILING, Writer, campaign_folder, finished
 from servegrid.domain.plugins import Plugin, load_profile
 from servegrid.domain.roofline import Roofline
@@ -101,7 +101,7 @@ def workplace(plugin: Plugin, cell: Cell, site: Site, campaign: str) -> Workplac
         site=site,
         plugin=plugin.folder,
         paths=plugin.paths,
-        logs=profile_folder(site.results / campaign, cell.profile) / "logs",
+        logs=CampaignLayout(folder=site.results / campaign).profile(cell.profile).logs,
         profile=cell.profile,
         cell=cell.name,
         timeout_s=plugin.spec.variants[cell.product.variant].step_timeout_s,
@@ -181,10 +181,11 @@ def measure_cell(
     plugin: Plugin, cell: Cell, built: Built, choice: ServerChoice, at: Workplace, record: Record
 ) -> None:
     """Serve what was built, prove it correct, measure it."""
-    repository = at.logs.parent / "repositories" / cell.name
+    files = ProfileLayout(folder=at.logs.parent)
+    repository = files.repository(cell.name)
     workspace = plugin.spec.variants[cell.product.variant].convert.workspace_bytes
     configured = configure(cell, built.converted, repository, at, workspace)
-    log_path = at.logs / f"{cell.name}.tritonserver.log"
+    log_path = files.server_log(cell.name)
     with (
         server(of_cell(choice, cell), at.site, repository, log_path) as running,
         record.memory_of(running.pid),

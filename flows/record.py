@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from servegrid.campaign.options_file import profile_folder
+from servegrid.campaign.layout import CampaignLayout
 from servegrid.campaign.results import (
     Kind,
     Row,
@@ -148,7 +148,7 @@ class Recorder:
                 command = error.command or self._again(cell)
                 record.outcome = Outcome(verdict="error", reason=str(error), log=error.log, command=command)
             except Exception as error:
-                path = profile_folder(self.writer.folder, cell.profile) / "logs" / f"{cell.name}.error.log"
+                path = CampaignLayout(folder=self.writer.folder).profile(cell.profile).error_log(cell.name)
                 # What the error is about, a full disk perhaps, may forbid that, too.
                 with contextlib.suppress(OSError):
                     write_atomic(path, traceback.format_exc())

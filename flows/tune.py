@@ -11,6 +11,7 @@ from prefect import flow
 from flows import forecast
 from flows.planning import preflight
 from flows.qualify import build_cell, workplace
+from servegrid.campaign.layout import CampaignLayout
 from servegrid.domain.errors import UserError
 from servegrid.domain.slo import Slo
 from servegrid.domain.values import Endpoint, Value
@@ -59,10 +60,11 @@ def tune_cell(name: str, slo: Slo, axes: Axes, options: SweepOptions, campaign: 
     at = workplace(entry.plugin, cell, site, campaign)
     built = build_cell(entry.plugin, cell, campaign, at)
     variant, plan = entry.plugin.spec.variants[cell.product.variant], cell.online
-    repository = at.logs.parent / "repositories" / cell.name
+    layout = CampaignLayout(folder=site.results / campaign)
+    repository = layout.profile(cell.profile).repository(cell.name)
     repository.mkdir(parents=True)
     batch, loaded = plan.batch_sizes[0], dict[Setting, Endpoint]()
-    log_path = at.logs / f"{cell.name}.tritonserver.log"
+    log_path = layout.profile(cell.profile).server_log(cell.name)
     with server(choice, site, repository, log_path) as running:
 
         def measure(setting: Setting, concurrency: int) -> Trial:
@@ -100,11 +102,11 @@ def tune_cell(name: str, slo: Slo, axes: Axes, options: SweepOptions, campaign: 
 
         most = axes.max_concurrency or 2 * cell.dynamic.max_batch_size * max(axes.instances)
         trace = search(settings, measure, slo, most)
-    _keep(trace, at.logs.parent)
-    return Tuned(trace=tuple(trace), best=winner(trace), folder=at.logs.parent)
+    _keep(trace, layout)
+    return Tuned(trace=tuple(trace), best=winner(trace), folder=layout.folder)
 
 
-def _keep(trace: list[Trial], folder: Path) -> None:
+def _keep(trace: list[Trial], layout: CampaignLayout) -> None:
     """A row a trial; preferred sizes and failed checks as text, which both forms can hold."""
     rows = [
         {
@@ -116,5 +118,5 @@ def _keep(trace: list[Trial], folder: Path) -> None:
         for t in trace
     ]
     table = pl.DataFrame(rows, infer_schema_length=None)
-    table.write_parquet(folder / "trace.parquet")
-    table.write_csv(folder / "trace.csv")
+    table.write_parquet(layout.trace("parquet"))
+    table.write_csv(layout.trace("csv"))

@@ -15,7 +15,8 @@ from servegrid.bundle.start_scripts import REPOSITORY, hosted, write_starts
 from servegrid.campaign import results
 from servegrid.campaign.campaign_folders import newest_first, no_campaign
 from servegrid.campaign.columns import parse_json
-from servegrid.campaign.options_file import campaign_options, objective, profile_folder
+from servegrid.campaign.layout import CampaignLayout
+from servegrid.campaign.options_file import campaign_options, objective
 from servegrid.campaign.results import WHOLE, Row
 from servegrid.domain.errors import UserError, unknown
 from servegrid.domain.values import ModelFile
@@ -46,14 +47,15 @@ def bundle(campaign: Path, cell: str, target: Path, site: Site, profile: str | N
         bundle_failure(campaign, row, target, site)
         return row
     with new_folder(target) as fresh:
-        place = profile_folder(campaign, row["profile"])
-        copy(place / "repositories" / cell, fresh / REPOSITORY, (campaign, site.store.root))
-        _sample(place / "predictions" / cell, fresh)
+        layout = CampaignLayout(folder=campaign)
+        files = layout.written(row["profile"], cell)
+        copy(files.repository(cell), fresh / REPOSITORY, (campaign, site.store.root))
+        _sample(files.predictions(cell), fresh)
         shutil.copy(CLIENT, fresh / "client.py")
         _own_client(campaign, row, fresh / "model", site)
         write(campaign)
-        for name in ("report.html", "report.md"):
-            shutil.copy(campaign / name, fresh / name)
+        for path in (layout.report, layout.markdown):
+            shutil.copy(path, fresh / path.name)
         write_json(fresh / "certificate.json", _certificate(row))
         write_json(fresh / "versions.json", _versions(row))
         write_starts(fresh, row, site)

@@ -17,7 +17,7 @@ from typing import Any
 from servegrid.bundle.folder import copy, new_folder, write_json, write_script
 from servegrid.bundle.start_scripts import REPOSITORY, hosted, write_starts
 from servegrid.campaign.columns import OBJECTS, parse_json
-from servegrid.campaign.options_file import profile_folder
+from servegrid.campaign.layout import CampaignLayout
 from servegrid.campaign.results import Row
 from servegrid.domain.errors import UserError
 from servegrid.domain.plugins import source_digests
@@ -32,13 +32,13 @@ def bundle_failure(campaign: Path, row: Row, target: Path, site: Site) -> None:
     Raises:
         UserError: a file that the step read is not there any more, or leads out of where it may lie.
     """
-    place = profile_folder(campaign, row["profile"])
+    files = CampaignLayout(folder=campaign).written(row["profile"], row["cell"])
     with new_folder(target) as fresh:
         write_json(fresh / "cell.json", _spec(row))
-        for path in _logs(place / "logs", row):
+        for path in _logs(files.logs, row):
             copy(path, fresh / "logs" / path.name, (path,))
-        repository = place / "repositories" / row["cell"]
-        job = _job(place / "logs", row)
+        repository = files.repository(row["cell"])
+        job = _job(files.logs, row)
         if job:
             _pack_step(job, row, fresh, site)
         elif repository.is_dir():

@@ -1,8 +1,7 @@
-"""A campaign's folder but for its rows: its options, its attempts, its leader and its workers.
+"""The state of a campaign but for its rows: its options, its attempts, its leader and its workers.
 
-campaign.json           the options, the number of the attempt, the cells that it is to end with
-leader.lock             a lease, held by the flow `sweep` for as long as it runs: it holds the attempt
-runs/<model>-<profile>.lock  a lease, held by each `qualify` run: it holds the id of its flow run
+The flow `sweep` holds the leader's lease while it runs, and writes the attempt into it; each `qualify` run
+holds a lease of its own, with the id of its flow run.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from pydantic import ValidationError
 
 from servegrid.campaign import leases, results
 from servegrid.campaign.campaign_folders import unknown_campaign
+from servegrid.campaign.layout import CampaignLayout
 from servegrid.campaign.options_file import damaged
 from servegrid.domain.errors import UserError
 from servegrid.domain.values import Value
@@ -62,11 +62,11 @@ def read(folder: Path) -> Campaign:
     Raises:
         UserError: no campaign was begun there, or its file is damaged.
     """
-    path = folder / "campaign.json"
+    path = CampaignLayout(folder=folder).options
     try:
         return Campaign.model_validate_json(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise unknown_campaign(folder, "campaign.json") from error
+        raise unknown_campaign(path) from error
     except (OSError, ValueError) as error:
         why = explain(error, Campaign) if isinstance(error, ValidationError) else error
         raise damaged(path, why) from error
@@ -74,10 +74,11 @@ def read(folder: Path) -> Campaign:
 
 def unreached(folder: Path) -> list[Key]:
     """The cells that have no row yet, or were skipped; of a campaign that names no cells, none."""
-    if not (folder / "campaign.json").exists():
+    layout = CampaignLayout(folder=folder)
+    if not layout.options.exists():
         return []
     ended: set[Key] = set()
-    if (folder / "rows.jsonl").exists():
+    if layout.rows.exists():
         cells, _ = results.read(folder)
         ended = set(cells.filter(pl.col("verdict") != "skipped").select("cell", "profile").iter_rows())
     return [key for key in read(folder).cells if key not in ended]
@@ -92,14 +93,15 @@ def leading(
     Raises:
         UserError: somebody leads it already, or it was begun before and is not to be resumed.
     """
+    layout = CampaignLayout(folder=folder)
     attempt = read(folder).attempt + 1 if resume else 1
     with ExitStack() as stack:
         try:
-            lease = leases.holding(folder / "leader.lock", str(attempt), wait_s=LEADER_S if resume else 0)
+            lease = leases.holding(layout.leader, str(attempt), wait_s=LEADER_S if resume else 0)
             stack.enter_context(lease)
         except leases.HeldError as error:
             raise UserError(f"campaign {folder.name}: it is running already, attempt {error}") from error
-        if not resume and (folder / "campaign.json").exists():
+        if not resume and layout.options.exists():
             raise UserError(
                 f"campaign {folder.name}: it was begun already; take another name, or none, or go on with "
                 f"`servegrid sweep --resume {folder.name}`"
@@ -108,13 +110,13 @@ def leading(
             raise UserError(f"campaign {folder.name}: another process went on with it just now")
         cells = tuple(key for entry in plans for key in entry.keys)
         begun = Campaign(options=options, attempt=attempt, cells=cells)
-        write_atomic(folder / "campaign.json", begun.model_dump_json(indent=1, exclude_unset=True))
+        write_atomic(layout.options, begun.model_dump_json(indent=1, exclude_unset=True))
         yield attempt
 
 
 def run_lease(folder: Path, options: SweepOptions) -> Path:
     """The lease of the `qualify` run of these options, which name one model and one profile."""
-    return folder / "runs" / f"{options.title}-{options.place}.lock"
+    return CampaignLayout(folder=folder).run(options.title, options.place)
 
 
 @contextmanager
@@ -123,6 +125,7 @@ def working(folder: Path, options: SweepOptions, attempt: int | None, run: str) 
 
     When the leader is gone, this process ends as by SIGTERM: everything that it started is stopped.
     """
+    leader = CampaignLayout(folder=folder).leader
     with leases.holding(run_lease(folder, options), run, wait_s=RUN_S):
         if attempt is None:
             yield
@@ -131,7 +134,7 @@ def working(folder: Path, options: SweepOptions, attempt: int | None, run: str) 
 
         def watch() -> None:
             while not done.wait(WATCH_S):
-                if leases.holder(folder / "leader.lock") != str(attempt):
+                if leases.holder(leader) != str(attempt):
                     log.warning("campaign %s: attempt %d has ended; so does this run", folder.name, attempt)
                     os.kill(os.getpid(), signal.SIGTERM)
                     return

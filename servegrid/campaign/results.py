@@ -1,10 +1,4 @@
-"""Rows of a campaign: written one by one as cells finish, read back as tables.
-
-results/<campaign>/rows.jsonl           one JSON object a line, fsynced: the truth
-results/<campaign>/cells.parquet        one row a cell, with its verdict
-results/<campaign>/measurements.parquet one row a measured point
-results/<campaign>/offline.csv, online.csv  the points in the published columns
-"""
+"""Rows of a campaign: written one by one as cells finish, read back as tables of cells and of points."""
 
 from __future__ import annotations
 
@@ -30,6 +24,7 @@ from servegrid.campaign.columns import (
     fill_old_rows,
     holds_object,
 )
+from servegrid.campaign.layout import CampaignLayout
 from servegrid.domain.errors import UserError
 from servegrid.domain.roofline import Roofline
 from servegrid.domain.values import Cell, LoadPlan, Precision, Product, Serving
@@ -176,7 +171,7 @@ class Writer:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self._path = folder / "rows.jsonl"
+        self._path = CampaignLayout(folder=folder).rows
 
     def append(self, kind: Kind, row: Row) -> None:
         """One row."""
@@ -222,9 +217,9 @@ def read(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     Raises:
         UserError: there is no such campaign.
     """
-    path = folder / "rows.jsonl"
+    path = CampaignLayout(folder=folder).rows
     if not path.is_file():
-        raise unknown_campaign(folder)
+        raise unknown_campaign(path)
     rows: dict[str, list[Row]] = {"cell": [], "measurement": []}
     for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
         row = _row(line)
@@ -281,7 +276,7 @@ def _table(rows: list[Row], schema: dict[str, pl.DataType]) -> pl.DataFrame:
 
 def finished(folder: Path) -> set[tuple[str, str]]:
     """Cell and profile of every row with a settled verdict: what a resumed campaign leaves as it is."""
-    if not (folder / "rows.jsonl").exists():
+    if not CampaignLayout(folder=folder).rows.exists():
         return set()
     cells, _ = read(folder)
     return set(cells.filter(pl.col("verdict").is_in(SETTLED)).select("cell", "profile").iter_rows())

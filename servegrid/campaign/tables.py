@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
+from servegrid.campaign import layout
 from servegrid.campaign.columns import RENAMED, fill_old_rows
 from servegrid.campaign.results import CELLS, WHOLE
 from servegrid.domain.errors import UserError
@@ -42,7 +43,7 @@ def last_wall_s(results: Path) -> dict[tuple[str, str, bool], float]:
     names of their campaigns, which sort by time. (A file's own time is that of the last report.)
     """
     runs = []
-    for path in results.glob("*/cells.parquet"):
+    for path in results.glob(f"*/{layout.CELLS}"):
         try:
             cells = read_parquet(path, CELLS).filter(pl.col("verdict").is_in(WHOLE))
         except UserError as error:  # a plan does without its times

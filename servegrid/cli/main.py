@@ -125,6 +125,7 @@ def sweep(
     from flows.planning import plan as make_plan
     from flows.planning import preflight
     from servegrid.campaign.campaign import new_campaign, read
+    from servegrid.campaign.layout import CampaignLayout
     from servegrid.campaign.results import campaign_folder
 
     site = default_site()
@@ -160,7 +161,7 @@ def sweep(
         if isinstance(error, UserError):
             raise error  # of a campaign that somebody else leads, the report that is there says nothing
         _print_answer(folder)
-        if state.is_crashed() or not (folder / "report.html").exists():
+        if state.is_crashed() or not CampaignLayout(folder=folder).report.exists():
             raise UserError(f"the campaign did not run: {state.message}")
         say(str(state.message))
     if not state.is_completed():
@@ -244,16 +245,18 @@ def main() -> None:
 def _print_answer(folder: Path) -> None:
     """What to ship, and where the report is, if there is one."""
     from servegrid.campaign import results
+    from servegrid.campaign.layout import CampaignLayout
     from servegrid.campaign.options_file import objective
     from servegrid.reporting.recommendation import best
 
-    if not (folder / "report.html").exists():
+    page = CampaignLayout(folder=folder).report
+    if not page.exists():
         return
     recommendations, verdict = best(*results.read(folder), slo=objective(folder))
     for chosen in recommendations:
         what = "" if verdict == "passed" else "no recommendation (measured only): "
         say(f"{what}{chosen.sentence}")
-    say(f"report: {folder / 'report.html'}")
+    say(f"report: {page}")
 
 
 def _interrupt(signum: int, frame: Any) -> None:

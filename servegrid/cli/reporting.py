@@ -28,6 +28,7 @@ def report(
     """Write and print a campaign's report; with --partial also while the campaign runs."""
     from servegrid.campaign.campaign import unreached
     from servegrid.campaign.campaign_folders import newest
+    from servegrid.campaign.layout import CampaignLayout
     from servegrid.campaign.results import campaign_folder
     from servegrid.domain.slo import from_option
     from servegrid.reporting.writing import write, write_like_published
@@ -53,7 +54,7 @@ def report(
     print_markdown(write(folder, from_option(slo) if slo else None))
     if left:
         say(f"partial: {len(left)} cells have not run")
-    say(f"report: {folder / 'report.html'}")
+    say(f"report: {CampaignLayout(folder=folder).report}")
 
 
 def bundle(

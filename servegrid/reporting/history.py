@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from servegrid.campaign import columns, results
+from servegrid.campaign.layout import ROWS
 from servegrid.domain.errors import unknown
 from servegrid.domain.values import Serving, Value
 from servegrid.loadgen.base import STABLE_WINDOWS, spread
@@ -87,7 +88,7 @@ def moves(folder: Path, cell: str | None = None) -> list[Move]:
     Raises:
         UserError: no campaign has that cell.
     """
-    cells, points = _in_time(results.read(path.parent) for path in folder.glob("*/rows.jsonl"))
+    cells, points = _in_time(results.read(path.parent) for path in folder.glob(f"*/{ROWS}"))
     if cell is not None:
         if cell not in cells["cell"]:
             raise unknown("cell", cell, cells["cell"].drop_nulls())
@@ -99,7 +100,7 @@ def past(folder: Path, this: Frames) -> Past:
     """The last few campaigns in the same folder, up to this one, that have rows of its cells."""
     names = {json.dumps(name) for name in this[0]["cell"]}
     found = [this]
-    others = [path for path in folder.parent.glob("*/rows.jsonl") if path.parent != folder]
+    others = [path for path in folder.parent.glob(f"*/{ROWS}") if path.parent != folder]
     for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True):
         if len(found) == LAST:
             break

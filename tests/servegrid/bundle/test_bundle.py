@@ -12,6 +12,7 @@ from servegrid.bundle import client
 from servegrid.bundle.bundle import bundle, latest
 from servegrid.bundle.start_scripts import write_starts
 from servegrid.campaign.columns import MEASURED
+from servegrid.campaign.layout import CampaignLayout
 from servegrid.campaign.results import Row, Writer
 from servegrid.domain.errors import UserError
 from servegrid.domain.root import ROOT
@@ -49,20 +50,26 @@ def campaign(site: Site) -> Path:
     artifact = site.store.root / "objects" / "digest"
     artifact.mkdir(parents=True)
     (artifact / "model.onnx").write_bytes(b"weights")
-    version = folder / "repositories" / "toy-onnx" / "toy" / "1"
+    files = CampaignLayout(folder=folder).profile("cpu")
+    version = files.repository("toy-onnx") / "toy" / "1"
     version.mkdir(parents=True)
     (version.parent / "config.pbtxt").write_text("name: 'toy'")
     (version / "artifact").symlink_to(artifact)
-    predictions = folder / "predictions" / "toy-onnx"
+    predictions = files.predictions("toy-onnx")
     predictions.mkdir(parents=True)
     np.savez(predictions / "inputs.npz", x=np.ones((2, 3)))
     np.savez(predictions / "framework.npz", y=np.arange(8.0).reshape(4, 2))
     return folder
 
 
-def test_pack_has_files_in_place_of_links_and_the_answer_to_the_sample(
-    campaign: Path, site: Site, tmp_path: Path
+@pytest.mark.parametrize("older", [False, True])
+def test_bundle_has_files_in_place_of_links_and_the_answer_to_the_sample(
+    campaign: Path, site: Site, tmp_path: Path, older: bool
 ) -> None:
+    if older:  # its files lie directly below it
+        for path in (campaign / "cpu").iterdir():
+            path.rename(campaign / path.name)
+        (campaign / "cpu").rmdir()
     target = tmp_path / "bundle"
     bundle(campaign, "toy-onnx", target, site)
     model = target / "model_repository" / "toy" / "1" / "artifact" / "model.onnx"
@@ -111,10 +118,6 @@ def test_reports_of_a_pack_and_of_its_campaign_answer_its_objective(
 def test_cell_of_one_of_several_profiles_is_found_where_its_files_lie(
     campaign: Path, site: Site, tmp_path: Path
 ) -> None:
-    (campaign / "campaign.json").write_text(json.dumps({"options": {"profiles": ["cpu", "card"]}}))
-    for name in ("repositories", "predictions"):
-        (campaign / "cpu").mkdir(exist_ok=True)
-        (campaign / name).rename(campaign / "cpu" / name)
     Writer(campaign).append("cell", CELL | {"profile": "card", "verdict": "unsupported"})
     bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
     assert (tmp_path / "bundle" / "model_repository" / "toy" / "config.pbtxt").read_text() == "name: 'toy'"
@@ -217,9 +220,9 @@ def test_link_that_leads_out_is_refused_and_nothing_is_left(
     campaign: Path, site: Site, tmp_path: Path, where: str
 ) -> None:
     (tmp_path / "secret").write_text("secret")
-    link = campaign / "repositories" / "toy-onnx" / where
+    link = CampaignLayout(folder=campaign).profile("cpu").repository("toy-onnx") / where
     link.unlink(missing_ok=True)
-    link.symlink_to(tmp_path / "secret" if "up" not in where else Path("../../../../../../secret"))
+    link.symlink_to(tmp_path / "secret" if "up" not in where else Path("../" * 7 + "secret"))
     before = set(tmp_path.iterdir())
     with pytest.raises(UserError, match="outside of what may be handed over"):
         bundle(campaign, "toy-onnx", tmp_path / "bundle", site)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from servegrid.bundle.bundle import bundle
+from servegrid.campaign.layout import CampaignLayout, ProfileLayout
 from servegrid.campaign.results import Row, Writer
 from servegrid.domain.errors import StepError, UserError
 from servegrid.domain.values import Interface, Serving
@@ -50,6 +51,11 @@ def campaign(site: Site, tmp_path: Path) -> tuple[Path, Site]:
     return folders["results"] / "c1", site.model_copy(update=folders)
 
 
+def files(campaign: Path) -> ProfileLayout:
+    """Where the cell's files lie."""
+    return CampaignLayout(folder=campaign).profile("cpu")
+
+
 def packed(campaign: Path, site: Site, target: Path, **ended: object) -> Path:
     """The bundle of an error cell that ended like this; whatever it was made from is gone then."""
     Writer(campaign).append("cell", CELL | ended)
@@ -73,7 +79,7 @@ def test_failed_step_is_repeated_from_the_pack_alone(campaign: tuple[Path, Site]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     at = Workplace(
-        site=site, plugin=plugin, paths=(library,), logs=folder / "logs", profile="test-failure",
+        site=site, plugin=plugin, paths=(library,), logs=files(folder).logs, profile="test-failure",
         cell="toy-onnx", timeout_s=30,
     )  # fmt: skip
     fields = {"variant": "tiny", "parameters": {"more": str(tmp_path / "more.txt")}}
@@ -109,9 +115,9 @@ def test_model_that_did_not_load_is_loaded_again_by_a_bare_server(
     artifact.mkdir()
     (artifact / "model.onnx").write_bytes(b"no model")
     serving = Serving(batching="dynamic", max_batch_size=8)
-    write_repository(folder / "repositories" / "toy-onnx", "toy", "onnx", serving, io, artifact)
-    log = folder / "logs" / "toy-onnx.tritonserver.log"
-    log.parent.mkdir()
+    write_repository(files(folder).repository("toy-onnx"), "toy", "onnx", serving, io, artifact)
+    log = files(folder).server_log("toy-onnx")
+    log.parent.mkdir(parents=True)
     log.write_text("it did not load")
     target = packed(
         folder, site, tmp_path / "failure", reason="the server did not load toy", log=str(log),
@@ -154,8 +160,8 @@ def test_step_of_another_environment_is_repeated_there(
     """Without a docker engine and the environment: what is run in their place tells how it was called."""
     folder, site = campaign
     (plugin := site.models / "toy").mkdir(parents=True)
-    (folder / "logs").mkdir()
-    job_path = folder / "logs" / "toy-onnx.convert_tftrt.json"
+    job_path = files(folder).logs / "toy-onnx.convert_tftrt.json"
+    job_path.parent.mkdir(parents=True)
     job = Job(step="convert_tftrt", fields={}, inputs={"export": plugin}, plugin=plugin, output=tmp_path)
     job_path.write_text(job.model_dump_json())
     (tool := tmp_path / "bin" / ("docker" if image else "python")).parent.mkdir()

@@ -14,7 +14,7 @@ from flows.planning import plan
 from servegrid.campaign import campaign as campaigns
 from servegrid.campaign import leases
 from servegrid.campaign.campaign import leading, new_campaign, read, run_lease, unreached, working
-from servegrid.campaign.options_file import objective, profile_folder
+from servegrid.campaign.options_file import objective
 from servegrid.campaign.results import Writer
 from servegrid.domain.errors import UserError
 from servegrid.plan.model_plan import ModelPlan
@@ -123,17 +123,6 @@ def test_run_of_the_leaders_own_process_goes_on(tmp_path: Path) -> None:
     with working(tmp_path, SweepOptions(), None, "own"):
         time.sleep(1.5 * campaigns.WATCH_S)
         assert leases.holder(run_lease(tmp_path, SweepOptions())) == "own"
-
-
-def test_profiles_of_one_campaign_keep_their_files_apart(
-    tmp_path: Path, plans: tuple[ModelPlan, ...]
-) -> None:
-    assert profile_folder(tmp_path, "a") == tmp_path
-    with leading(tmp_path / "one", OPTIONS, plans, resume=False):
-        assert profile_folder(tmp_path / "one", "cpu") == tmp_path / "one"
-    both = OPTIONS.model_copy(update={"profiles": ("a", "b")})
-    with leading(tmp_path / "two", both, plans, resume=False):
-        assert profile_folder(tmp_path / "two", "a") == tmp_path / "two" / "a"
 
 
 def test_campaigns_have_names_of_their_own() -> None:

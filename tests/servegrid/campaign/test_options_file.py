@@ -7,20 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from servegrid.campaign.options_file import campaign_options, objective, profile_folder
+from servegrid.campaign.options_file import campaign_options, objective
 from servegrid.domain.errors import UserError
 
 
 def test_options_of_a_campaign_are_read_back(tmp_path: Path) -> None:
-    assert (campaign_options(tmp_path), objective(tmp_path), profile_folder(tmp_path, "t4")) == (
-        {},
-        None,
-        tmp_path,
-    )
+    assert (campaign_options(tmp_path), objective(tmp_path)) == ({}, None)
     options = {"slo": "avg=0.2s", "profiles": ["cpu", "t4"]}
     (tmp_path / "campaign.json").write_text(json.dumps({"options": options, "attempt": 1}))
     assert (campaign_options(tmp_path), str(objective(tmp_path))) == (options, "avg=200ms")
-    assert profile_folder(tmp_path, "t4") == tmp_path / "t4"
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"options": 1}', '{"options": {"slo": "50ms"}}'])

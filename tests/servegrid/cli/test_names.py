@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from servegrid.campaign.columns import MEASURED
+from servegrid.campaign.layout import CampaignLayout
 from servegrid.campaign.results import Row, Writer
 
 Run = Callable[..., tuple[int, str]]
@@ -33,8 +34,9 @@ def campaign(home: Path, name: str, age_s: int, verdicts: dict[str, str]) -> Non
     for place, (cell, verdict) in enumerate(verdicts.items()):
         writer.append("cell", CELL | {"campaign": name, "cell": cell, "verdict": verdict})
         writer.append("measurement", POINT | {"campaign": name, "cell": cell, "throughput": 100.0 - place})
-        (folder / "repositories" / cell / "toy").mkdir(parents=True)
-        predictions = folder / "predictions" / cell
+        files = CampaignLayout(folder=folder).profile("cpu")
+        (files.repository(cell) / "toy").mkdir(parents=True)
+        predictions = files.predictions(cell)
         predictions.mkdir(parents=True)
         np.savez(predictions / "inputs.npz", x=np.ones((2, 3)))
         np.savez(predictions / "framework.npz", y=np.ones((4, 2)))
