@@ -47,9 +47,8 @@ def test_onnx_file_is_served_and_measured(command: Any, tmp_path: Path) -> None:
     assert cell["cell"] == "my_net-file-onnx-fp32"
     assert cell["verdict"] in ("measured", "unstable")  # how steady it is depends on what else runs
     assert cell["largest_difference"] < 1e-5
-    with np.load(
-        CampaignLayout(folder=command.campaign).profile("cpu").predictions(cell["cell"]) / "served.npz"
-    ) as served:
+    files = CampaignLayout(folder=command.campaign).profile("cpu")
+    with np.load(files.predictions(cell["cell"]) / "served.npz") as served:
         weights = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
         logits = np.exp(x @ weights)
         np.testing.assert_allclose(served["y"], logits / logits.sum(axis=1, keepdims=True), atol=1e-5)
