@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from servegrid.campaign.columns import to_json
 from servegrid.campaign.layout import CampaignLayout
 from servegrid.campaign.results import (
     Kind,
@@ -243,7 +244,7 @@ def _correctness(found: Correctness) -> Row:
     if found.scores:
         row |= {
             "metric": found.scores.metric,
-            "metrics": json.dumps(found.scores.all),
+            "metrics": to_json(found.scores.all),
             "framework_metric": found.scores.framework,
             "served_metric": found.scores.served,
             "shuffled_metric": found.scores.shuffled,

@@ -46,13 +46,14 @@ def bundle(campaign: Path, cell: str, target: Path, site: Site, profile: str | N
     if row["verdict"] == "error":
         bundle_failure(campaign, row, target, site)
         return row
+    options = campaign_options(campaign)
     with new_folder(target) as fresh:
         layout = CampaignLayout(folder=campaign)
         files = layout.written(row["profile"], cell)
         copy(files.repository(cell), fresh / REPOSITORY, (campaign, site.store.root))
         _sample(files.predictions(cell), fresh)
         shutil.copy(CLIENT, fresh / "client.py")
-        _own_client(campaign, row, fresh / "model", site)
+        _own_client(options, row, fresh / "model", site)
         write(campaign)
         for path in (layout.report, layout.markdown):
             shutil.copy(path, fresh / path.name)
@@ -138,9 +139,8 @@ def _row(campaign: Path, cell: str, profile: str | None) -> Row:
     )
 
 
-def _own_client(campaign: Path, row: Row, target: Path, site: Site) -> None:
+def _own_client(options: dict[str, Any], row: Row, target: Path, site: Site) -> None:
     """The model's own client, and the modules that it imports from its folder; a model file has none."""
-    options = campaign_options(campaign)
     if any(options.get(kind) for kind in get_args(ModelFile)):
         return
     plugin = Path(options.get("model_dir") or site.models / row["model"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from servegrid.campaign.columns import to_json
 from servegrid.domain.errors import UserError
 from servegrid.host.files import digest_file
 
@@ -61,7 +61,7 @@ def copy(source: Path, target: Path, roots: Sequence[Path]) -> None:
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
     """A JSON file for people to read."""
-    path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    path.write_text(to_json(value, indent=1) + "\n", encoding="utf-8")
 
 
 def write_script(path: Path, *lines: str) -> None:

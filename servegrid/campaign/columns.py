@@ -4,6 +4,7 @@ those of any row that hold JSON."""
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import polars as pl
@@ -90,6 +91,19 @@ def holds_object(name: str, text: object) -> bool:
 def parse_json(text: str | None) -> dict[str, Any]:
     """The object that a column of `OBJECTS` holds; where it is null, one without fields."""
     return dict(json.loads(text or "{}"))
+
+
+def to_json(value: object, indent: int | None = None) -> str:
+    """JSON text in which NaN and infinite numbers are null, because JSON has neither."""
+    return json.dumps(_finite(value), indent=indent, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def fill_old_rows(table: pl.DataFrame) -> pl.DataFrame:

@@ -23,6 +23,7 @@ from servegrid.campaign.columns import (
     TRUST,
     fill_old_rows,
     holds_object,
+    to_json,
 )
 from servegrid.campaign.layout import CampaignLayout
 from servegrid.domain.errors import UserError
@@ -182,7 +183,7 @@ class Writer:
         for kind, row in rows:
             known = CELLS if kind == "cell" else MEASUREMENTS
             assert not set(row) - set(known), set(row) - set(known)
-        lines = b"".join(json.dumps({"kind": kind} | row).encode() + b"\n" for kind, row in rows)
+        lines = b"".join(to_json({"kind": kind} | row).encode() + b"\n" for kind, row in rows)
         with writing(self._path), self._path.open("a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # the kernel lets go of it with the file, or with this process
             if file.seek(0, os.SEEK_END) and not _ends_with_newline(file):

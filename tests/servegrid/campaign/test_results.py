@@ -51,14 +51,27 @@ def test_rows_are_read_back_as_they_were_written(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "results" / "c")
     writer.append("cell", {"cell": "a", "verdict": "passed", "reason": "ü\n|", "artifact_bytes": 2**40})
     writer.append("measurement", POINT | {"windows_throughput": [99.0, 100.0], "opset": None})
-    Writer(tmp_path / "results" / "c").append("cell", {"cell": "b", "largest_difference": math.inf})
+    Writer(tmp_path / "results" / "c").append("cell", {"cell": "b"})
     cells, measurements = read(tmp_path / "results" / "c")
     assert cells["cell"].to_list() == ["a", "b"]
     assert cells["reason"].to_list() == ["ü\n|", None]
     assert cells["artifact_bytes"].to_list() == [2**40, None]
-    assert cells["largest_difference"].to_list() == [None, math.inf]
     assert measurements.row(0, named=True)["windows_throughput"] == [99.0, 100.0]
     assert measurements.row(0, named=True)["server_queue_ms"] is None
+
+
+def test_numbers_that_json_lacks_are_null_in_rows_and_read_from_older_ones(tmp_path: Path) -> None:
+    row: Row = {"cell": "a", "largest_difference": math.inf, "metric_drop": math.nan, "wall_s": 1.0}
+    Writer(tmp_path).append("cell", row)
+    Writer(tmp_path).append("measurement", POINT | {"windows_throughput": [1.0, -math.inf]})
+    for line in (tmp_path / "rows.jsonl").read_text().splitlines():
+        json.loads(line, parse_constant=pytest.fail)
+    with (tmp_path / "rows.jsonl").open("a") as file:
+        file.write('{"kind": "cell", "cell": "old", "largest_difference": Infinity}\n')
+    cells, measurements = read(tmp_path)
+    assert cells["largest_difference"].to_list() == [None, math.inf]
+    assert cells["metric_drop"].to_list() == [None, None] and cells["wall_s"].to_list() == [1.0, None]
+    assert measurements["windows_throughput"].to_list() == [[1.0, None]]
 
 
 @pytest.mark.parametrize("kept", [1, 20, -1])

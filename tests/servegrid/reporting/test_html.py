@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -31,7 +32,7 @@ def payload(text: str) -> dict[str, Any]:
     """The rows and charts that the page draws."""
     found = re.search(r'<script type="application/json" id="report">(.*?)</script>', text, re.DOTALL)
     assert found
-    content: dict[str, Any] = json.loads(found[1])
+    content: dict[str, Any] = json.loads(found[1], parse_constant=pytest.fail)
     return content
 
 
@@ -182,6 +183,13 @@ def test_energy_is_shown_where_the_card_told_its_power_and_is_never_zero(cells: 
     silent = payload(page("c", cells({"cell": "a"}), points(told | {"power_w": None})))
     assert "energy_j_per_1000" not in {entry["name"] for entry in silent["tables"]["points"]["columns"]}
     assert not any(chart["name"].startswith("energy") for chart in silent["charts"])
+
+
+def test_numbers_that_json_lacks_are_null_in_the_page(cells: Rows, points: Rows) -> None:
+    rows = cells({"cell": "a", "largest_difference": math.inf}, {"cell": "b", "largest_difference": 1.0})
+    found = payload(page("c", rows, points({"cell": "a", "avg_ms": math.nan}, {"cell": "b"})))["tables"]
+    assert column(found["cells"], "largest_difference") == [None, 1.0]
+    assert column(found["points"], "avg_ms") == [None, 1.0]
 
 
 def test_parameters_that_all_cells_share_are_listed_once(cells: Rows, empty: Frames) -> None:
