@@ -21,6 +21,8 @@ from servegrid.campaign.results import (
     Row,
     Verdict,
     Writer,
+)
+from servegrid.campaign.row_columns import (
     cell_columns,
     common,
     plan_columns,

@@ -1,4 +1,4 @@
-"""The bundle of a cell that ended as `error`: all that the failed step read, and a script that repeats it.
+"""The bundle of an `error` cell: what the failed step read, and a script that repeats it.
 
 repeat.sh             the one command; neither Prefect nor the campaign is needed
 cell.json             the cell's row: options, versions, machine, reason
@@ -30,7 +30,7 @@ def bundle_failure(campaign: Path, row: Row, target: Path, site: Site) -> None:
     """Write the bundle of the `error` cell of a row into a new folder.
 
     Raises:
-        UserError: a file that the step read is not there any more, or leads out of where it may lie.
+        UserError: a file that the step read is missing, or a link leads out of its folder.
     """
     files = CampaignLayout(folder=campaign).written(row["profile"], row["cell"])
     with new_folder(target) as fresh:
@@ -46,7 +46,7 @@ def bundle_failure(campaign: Path, row: Row, target: Path, site: Site) -> None:
             write_starts(fresh, row, site)
         if not (fresh / "repeat.sh").exists():
             write_script(fresh / "repeat.sh", _whole(row))
-        readme = _README.format(**row, said=row["reason"].strip(), how=_how(fresh))
+        readme = _README.format(**row, reason_text=row["reason"].strip(), how=_how(fresh))
         (fresh / "README.md").write_text(readme, encoding="utf-8")
 
 
@@ -107,7 +107,7 @@ def _job(logs: Path, row: Row) -> Job | None:
         return None
     path = logs / Path(words[words.index("servegrid.frameworks") + 1]).name
     if not path.is_file():
-        raise UserError(f"{path}: is not there any more; run the cell again")
+        raise UserError(f"{path} is missing; run the cell again")
     return Job.model_validate_json(path.read_text(encoding="utf-8"))
 
 
@@ -152,7 +152,7 @@ _README = """# {cell}: error
 In campaign {campaign}, profile {profile}:
 
 ```
-{said}
+{reason_text}
 ```
 
 {how}

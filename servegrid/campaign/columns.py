@@ -1,5 +1,4 @@
-"""Columns of a measured point: how it was served, what was measured, what it is, how far to trust it; and
-those of any row that hold JSON."""
+"""Columns of a measured point (serving, load, figures, trust checks), and the columns that hold JSON."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from typing import Any
 import polars as pl
 
 POINT_KEY = ("scenario", "batch", "concurrency", "request_rate", "distribution")
-"""What makes a point of a cell: batch, and a concurrency or a request rate."""
+"""The key of a point of a cell: batch, and a concurrency or a request rate."""
 
 MEASURED = {
     "throughput": "throughput",
@@ -54,7 +53,7 @@ LOAD: dict[str, pl.DataType] = {
     **dict.fromkeys(("distribution", "slo"), pl.String()),
     **dict.fromkeys(("slo_holds", "slo_best", "knee"), pl.Boolean()),
 }
-"""How it was loaded, where not by a concurrency, and what it is in its plan (`loadgen.search.points`)."""
+"""Load by a request rate, and the role of the point in its plan (`loadgen.search.points`)."""
 
 TRUST: dict[str, pl.DataType] = {
     "failed_checks": pl.List(pl.String()),
@@ -115,12 +114,12 @@ def fill_old_rows(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def point_in_words(row: dict[str, Any]) -> str:
-    """How a reader knows the point of a row."""
+    """The point of a row as text: scenario and load."""
     return f"{row['scenario']}, {load_in_words(row)}"
 
 
 def load_in_words(row: dict[str, Any]) -> str:
-    """Batch, and concurrency or request rate."""
+    """Batch, and concurrency or request rate, as text."""
     rate = row.get("request_rate")
     load = f"x {row['concurrency']}" if rate is None else f"at {rate:g} requests/s"
     return f"batch {row['batch']} {load}"

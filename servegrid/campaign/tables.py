@@ -31,8 +31,8 @@ def read_parquet(path: Path, schema: dict[str, pl.DataType]) -> pl.DataFrame:
             )
         )
     except (OSError, pl.exceptions.PolarsError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise UserError(f"{path}: no table of a campaign ({said}); `servegrid report` makes it") from error
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{path}: no table of a campaign ({reason}); `servegrid report` makes it") from error
 
 
 def last_wall_s(results: Path) -> dict[tuple[str, str, bool], float]:
@@ -46,7 +46,7 @@ def last_wall_s(results: Path) -> dict[tuple[str, str, bool], float]:
     for path in results.glob(f"*/{layout.CELLS}"):
         try:
             cells = read_parquet(path, CELLS).filter(pl.col("verdict").is_in(WHOLE))
-        except UserError as error:  # a plan does without its times
+        except UserError as error:  # a plan works without its times
             log.warning("%s", error)
             continue
         runs += [((row["started_at"] or "", path.parent.name), row) for row in cells.iter_rows(named=True)]

@@ -20,48 +20,52 @@ from servegrid.reporting.tables import Table
 PANELS = (
     (
         "Throughput against latency",
-        "One mark a measured point, faint where it was not stable. The line joins the stable points "
-        "that no other beats in both; above them stands their concurrency, or offline their batch.",
+        "Each mark is a measured point; an unstable point is faint. The line is the Pareto front of the "
+        "stable points, labelled with their concurrency, or offline with their batch.",
         ("pareto-online", "pareto-offline"),
     ),
     (
         "Where the time of a request goes",
-        "Average latency of one cell's requests, stacked in the order of their way.",
+        "Average latency of one cell's requests, stacked from its components in their order.",
         ("breakdown-online", "breakdown-offline"),
     ),
-    ("Throughput by concurrency and by batch", "A line a cell.", ("throughput-online", "throughput-offline")),
+    (
+        "Throughput by concurrency and by batch",
+        "One line for each cell.",
+        ("throughput-online", "throughput-offline"),
+    ),
     (
         "Share of the limit",
-        "Throughput over the most that the model's FLOPs and bytes allow on this machine, as measured.",
+        "Throughput divided by the limit that the model's FLOPs and bytes set on this machine.",
         ("share-online", "share-offline"),
     ),
     (
         "Energy per 1000 inferences",
-        "The card's own average power, as its driver tells it, over inferences/s: without the host.",
+        "The card's average power, from its driver, divided by inferences/s. The host's is not included.",
         ("energy-online", "energy-offline"),
     ),
     (
-        "Accuracy, and its drop",
-        "The task's metric, of the framework and of what Triton served. The drop is the distance.",
+        "Accuracy and its drop",
+        "The task metric of the framework and of the served model. The distance is the drop.",
         ("accuracy",),
     ),
     (
         "Load and first request",
-        "Until the server had the model ready, and how long its first request then took.",
+        "Time until the server has loaded the model, and latency of the first request after that.",
         ("load", "first-request"),
     ),
     (
         "Campaigns over time",
-        "A line a cell: the throughput of its best point here, in one campaign after the other.",
+        "One line for each cell: the throughput of its best point, campaign by campaign.",
         ("trail-online", "trail-offline"),
     ),
 )
 """Title and note of each panel of charts, and the charts that it shows."""
 
 TABLES = {
-    "moves": "What moved beyond noise, and what changed with it",
+    "moves": "Changes beyond noise since earlier campaigns",
     "cells": "Cells: verdicts, accuracy, load",
-    "published": "compared with NVIDIA's published figures",
+    "published": "Compared with NVIDIA's published figures",
     "points": "Measured points",
     "same": "Parameters and versions that all cells share",
     "parameters": "Parameters that differ",
@@ -156,7 +160,7 @@ def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    # Of other values, NaN and Infinity, a browser could not read the page's JSON.
+    # A browser cannot parse NaN or Infinity in JSON.
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     return environment.get_template("page.html.j2")
 
@@ -190,7 +194,9 @@ def _panels(drawings: tuple[Drawing, ...]) -> list[Panel]:
 def _table_panels(campaign: str, cells: pl.DataFrame, tables: dict[str, Table]) -> list[TablePanel]:
     failed = (cells["verdict"] == "error").any()
     notes = {
-        "cells": f"servegrid bundle CELL FOLDER --campaign {campaign} repeats an error." if failed else ""
+        "cells": f"servegrid bundle CELL FOLDER --campaign {campaign} writes what repeats an error."
+        if failed
+        else ""
     }
     return [
         TablePanel(name, title, notes.get(name, ""), folded=name == "same")

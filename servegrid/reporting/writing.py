@@ -29,8 +29,8 @@ from servegrid.store.site import default_site
 
 
 def write(folder: Path, slo: Slo | None = None) -> str:
-    """Write every form of the report into the campaign's folder, for its own objective or for another that is
-    given; returns the Markdown.
+    """Write every form of the report into the campaign's folder, by default for its own latency objective;
+    returns the Markdown.
 
     Raises:
         UserError: there is no such campaign.
@@ -77,7 +77,7 @@ def write_like_published(folder: Path) -> Path:
 
 
 def _bytes(write: Callable[[IO[bytes]], None]) -> bytes:
-    """What it would write to a file. Polars does not tell a full disk by its name."""
+    """What `write` writes. Polars hides the error of a full disk, so the bytes are written here."""
     file = io.BytesIO()
     write(file)
     return file.getvalue()

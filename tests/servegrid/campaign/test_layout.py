@@ -22,7 +22,7 @@ def test_files_of_an_older_campaign_are_found_directly_below_it(tmp_path: Path) 
     assert layout.written("cpu", "served") == layout.written("cpu", "failed") == older
 
 
-def test_cell_that_a_resumed_older_campaign_ran_again_is_found_in_its_profiles_folder(tmp_path: Path) -> None:
+def test_resumed_older_campaign_has_files_in_both_places(tmp_path: Path) -> None:
     layout = CampaignLayout(folder=tmp_path)
     for files, cells in ((ProfileLayout(folder=tmp_path), "ab"), (layout.profile("cpu"), "b")):
         for cell in cells:

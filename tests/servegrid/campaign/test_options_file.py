@@ -19,7 +19,7 @@ def test_options_of_a_campaign_are_read_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"options": 1}', '{"options": {"slo": "50ms"}}'])
-def test_damaged_options_are_told_with_their_file(tmp_path: Path, text: str) -> None:
+def test_damaged_options_name_their_file(tmp_path: Path, text: str) -> None:
     (tmp_path / "campaign.json").write_text(text)
     with pytest.raises(UserError, match=r"campaign\.json: "):
         objective(tmp_path)

@@ -53,16 +53,14 @@ def campaigns(home: Path) -> None:
 
 
 @pytest.mark.usefixtures("campaigns")
-def test_report_without_a_campaign_is_of_the_newest(servegrid: Run, home: Path) -> None:
+def test_report_without_a_name_is_of_the_newest_campaign(servegrid: Run, home: Path) -> None:
     code, output = servegrid("report")
     assert code == 0 and "a-new" in output.splitlines()[0]
     assert [path.parent.name for path in home.rglob("report.html")] == ["a-new"]
 
 
 @pytest.mark.usefixtures("campaigns")
-def test_pack_without_a_cell_is_of_the_one_that_the_newest_campaign_recommends(
-    servegrid: Run, tmp_path: Path
-) -> None:
+def test_bundle_without_a_cell_has_the_newest_recommended_cell(servegrid: Run, tmp_path: Path) -> None:
     code, output = servegrid("bundle")
     assert code == 0, output
     assert "m-passed" in output and "toy-onnx" in output
@@ -73,9 +71,7 @@ def test_pack_without_a_cell_is_of_the_one_that_the_newest_campaign_recommends(
 
 
 @pytest.mark.usefixtures("campaigns")
-def test_pack_of_a_campaign_or_profile_is_of_what_is_recommended_there(
-    servegrid: Run, tmp_path: Path
-) -> None:
+def test_bundle_of_a_campaign_or_profile_has_its_recommended_cell(servegrid: Run, tmp_path: Path) -> None:
     assert servegrid("bundle", "--campaign", "z-old")[0] == 0
     assert (tmp_path / "toy-trt" / "certificate.json").is_file()
     for words in (("--campaign", "a-new"), ("--profile", "t4")):
@@ -84,14 +80,18 @@ def test_pack_of_a_campaign_or_profile_is_of_what_is_recommended_there(
 
 
 @pytest.mark.usefixtures("campaigns")
-def test_pack_of_a_cell_without_a_folder_has_the_cell_s_name(servegrid: Run, tmp_path: Path) -> None:
+def test_bundle_without_a_folder_is_named_after_the_cell_and_is_of_the_newest_passed_one(
+    servegrid: Run, tmp_path: Path
+) -> None:
     code, output = servegrid("bundle", "toy-onnx")
-    assert code == 0 and "a-new" in output
+    assert code == 0 and "m-passed" in output and "passed)" in output
     assert (tmp_path / "toy-onnx" / "certificate.json").is_file()
 
 
 @pytest.mark.parametrize("command", ["report", "bundle"])
-def test_no_campaign_at_all_is_told(command: str, servegrid: Run, home: Path) -> None:
+def test_missing_campaigns_are_named_with_the_command_that_makes_one(
+    command: str, servegrid: Run, home: Path
+) -> None:
     code, output = servegrid(command)
     assert (code, len(output.splitlines())) == (2, 1)
     assert str(home / "results") in output and "servegrid sweep" in output
@@ -137,7 +137,7 @@ MISSPELT = {
 
 @pytest.mark.usefixtures("campaigns")
 @pytest.mark.parametrize("line", MISSPELT)
-def test_misspelt_name_is_told_with_the_nearest(line: str, servegrid: Run, home: Path) -> None:
+def test_misspelt_name_gets_the_nearest_one(line: str, servegrid: Run, home: Path) -> None:
     (home / "results" / "m-passed" / "campaign.json").touch()
     code, output = servegrid(*line.split())
     assert code == 2
