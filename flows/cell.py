@@ -11,7 +11,7 @@ from prefect.states import Completed, Failed
 from flows.serving import serve
 from servegrid.campaign.cell_result import CellResult
 from servegrid.campaign.cell_writer import CellWriter
-from servegrid.campaign.options_file import profile_folder
+from servegrid.campaign.layout import CampaignLayout
 from servegrid.campaign.results import FAILING, Writer
 from servegrid.domain.plugins import Plugin, load_profile
 from servegrid.domain.roofline import Roofline
@@ -152,7 +152,7 @@ def workplace(plugin: Plugin, cell: Cell, site: Site, campaign: str) -> Workplac
         site=site,
         plugin=plugin.folder,
         paths=plugin.paths,
-        logs=profile_folder(site.results / campaign, cell.profile) / "logs",
+        logs=CampaignLayout(folder=site.results / campaign).profile(cell.profile).logs,
         profile=cell.profile,
         cell=cell.name,
         timeout_s=plugin.spec.variants[cell.product.variant].step_timeout_s,

@@ -23,6 +23,7 @@ from prefect.states import Cancelling, Crashed
 from flows.cancelling import CANCELLED, CancelledError
 from servegrid.campaign import leases
 from servegrid.campaign.campaign import run_lease
+from servegrid.campaign.layout import CampaignLayout
 from servegrid.domain.errors import UserError
 from servegrid.domain.plugins import load_profile
 from servegrid.domain.profile import worker_command
@@ -107,7 +108,7 @@ def _follow(
         for run, state in states.items():
             if watched[run].is_dead(state):
                 client.set_flow_run_state(run, Crashed(message="its process is gone"), force=True)
-        size = _size(folder / "rows.jsonl")
+        size = _size(CampaignLayout(folder=folder).rows)
         if size != seen:
             seen = size
             on_rows()

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from servegrid.campaign.layout import ProfileLayout
 from servegrid.domain.plugins import Plugin
 from servegrid.domain.server import ServerChoice
 from servegrid.domain.values import ArtifactRef, Cell, Endpoint, Serving
@@ -57,7 +58,7 @@ def serve(
         StepError: the server did not start, or did not answer.
     """
     workspace_bytes = plugin.spec.variants[cell.product.variant].convert.workspace_bytes
-    configured = configure(cell, converted, at.logs.parent / "repositories" / at.cell, at, workspace_bytes)
-    log_path = at.logs / f"{at.cell}.tritonserver.log"
-    with server(of_cell(choice, cell), at.site, configured.repository, log_path) as running:
+    files = ProfileLayout(folder=at.logs.parent)
+    configured = configure(cell, converted, files.repository(at.cell), at, workspace_bytes)
+    with server(of_cell(choice, cell), at.site, configured.repository, files.server_log(at.cell)) as running:
         yield ServedCell(cell, converted, samples, at, workspace_bytes, configured, running)

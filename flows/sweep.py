@@ -15,6 +15,7 @@ from flows.fan_out import check_deployments, run_all
 from flows.qualify import qualify
 from servegrid.campaign import results
 from servegrid.campaign.campaign import leading, new_campaign, read, unreached
+from servegrid.campaign.layout import CampaignLayout
 from servegrid.loadgen.choosing import generator_notes
 from servegrid.plan.options import SweepOptions
 from servegrid.reporting.writing import write
@@ -64,14 +65,14 @@ def sweep(
             again = f"`servegrid sweep --resume {folder.name}` goes on"
             return Cancelled(message=f"campaign {folder.name}: cancelled; {again}")
         finally:
-            if (folder / "rows.jsonl").exists():
+            if CampaignLayout(folder=folder).rows.exists():
                 report(folder)
     return final_state(folder)
 
 
 def final_state(folder: Path) -> Any:
     """The number of cells of each verdict; completed if every cell has one, and none fails the campaign."""
-    cells, _ = results.read(folder) if (folder / "rows.jsonl").exists() else (None, None)
+    cells, _ = results.read(folder) if CampaignLayout(folder=folder).rows.exists() else (None, None)
     counts: dict[str, int] = {}
     if cells is not None:
         counts = dict(cells["verdict"].value_counts().sort("verdict").iter_rows())

@@ -9,6 +9,7 @@ import polars as pl
 from prefect import flow
 
 from flows.named_cell import build_named, find_cell
+from servegrid.campaign.layout import CampaignLayout
 from servegrid.domain.slo import Slo
 from servegrid.domain.values import Endpoint, Value
 from servegrid.host.environment import device_lock, pin_card
@@ -82,11 +83,12 @@ def tune_cell(name: str, slo: Slo, axes: Axes, options: SweepOptions, campaign: 
 
         most = axes.max_concurrency or 2 * cell.dynamic.max_batch_size * max(axes.instances)
         trace = search(settings, measure, slo, most)
-    _keep(trace, at.logs.parent)
-    return Tuned(trace=tuple(trace), best=winner(trace), folder=at.logs.parent)
+    layout = CampaignLayout(folder=site.results / campaign)
+    _keep(trace, layout)
+    return Tuned(trace=tuple(trace), best=winner(trace), folder=layout.folder)
 
 
-def _keep(trace: list[Trial], folder: Path) -> None:
+def _keep(trace: list[Trial], layout: CampaignLayout) -> None:
     """A row a trial; preferred sizes and failed checks as text, which both forms can hold."""
     rows = [
         {
@@ -98,5 +100,5 @@ def _keep(trace: list[Trial], folder: Path) -> None:
         for t in trace
     ]
     table = pl.DataFrame(rows, infer_schema_length=None)
-    table.write_parquet(folder / "trace.parquet")
-    table.write_csv(folder / "trace.csv")
+    table.write_parquet(layout.trace("parquet"))
+    table.write_csv(layout.trace("csv"))

@@ -23,6 +23,7 @@ import numpy as np
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from servegrid.campaign.layout import ProfileLayout
 from servegrid.checks.invariance import prove
 from servegrid.checks.predictions import CLIENTS, executed, predict
 from servegrid.checks.verdict import Correctness, Scores, judge
@@ -92,7 +93,7 @@ def _keep(cell: Cell, served: Arrays, expected: Arrays, at: Workplace) -> Path:
     Blind: the served answers, each given to the next sample; right only as often as an answer
     that does not depend on the question is.
     """
-    folder = at.logs.parent / "predictions" / cell.name
+    folder = ProfileLayout(folder=at.logs.parent).predictions(cell.name)
     folder.mkdir(parents=True, exist_ok=True)
     shuffled = {name: np.roll(array, 1, axis=0) for name, array in served.items()}
     for name, outputs in (("framework", expected), ("served", served), ("shuffled", shuffled)):

@@ -11,6 +11,7 @@ from prefect.artifacts import create_link_artifact, create_markdown_artifact, cr
 from prefect.cache_policies import NO_CACHE
 
 from servegrid.campaign import results
+from servegrid.campaign.layout import CampaignLayout
 from servegrid.campaign.options_file import objective
 from servegrid.reporting.markdown import summary
 from servegrid.reporting.writing import write
@@ -23,7 +24,7 @@ def report(folder: Path) -> None:
     text = summary(folder.name, *results.read(folder), objective(folder))
     create_markdown_artifact(text, key="report", description=f"campaign {folder.name}")
     create_link_artifact(
-        (folder / "report.html").absolute().as_uri(), link_text="report.html", key="report-html"
+        CampaignLayout(folder=folder).report.absolute().as_uri(), link_text="report.html", key="report-html"
     )
 
 
@@ -42,5 +43,5 @@ def summarize(folder: Path, profile: str, run: str) -> None:
     key = re.sub("[^a-z0-9]+", "-", profile.lower())
     create_table_artifact(table.to_dicts(), key=f"cells-{key}", description=f"campaign {folder.name}")
     create_link_artifact(
-        (folder / "report.html").absolute().as_uri(), link_text="report.html", key=f"report-{key}"
+        CampaignLayout(folder=folder).report.absolute().as_uri(), link_text="report.html", key=f"report-{key}"
     )

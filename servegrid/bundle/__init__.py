@@ -1,1 +1,1 @@
-"""What a bundle holds (`bundle.py`): its folder, start lines and client, or what a cell failed with."""
+"""Bundles: the folder with all that serves a cell elsewhere, or that repeats its failed step."""

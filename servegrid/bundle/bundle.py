@@ -1,4 +1,4 @@
-"""Handing a cell over: its model repository, with all that another team needs to serve and check it."""
+"""The bundle of a cell: its model repository, and all that another team needs to serve and check it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from servegrid.bundle.start_scripts import REPOSITORY, hosted, write_starts
 from servegrid.campaign import results
 from servegrid.campaign.campaign_folders import newest_first, no_campaign
 from servegrid.campaign.columns import parse_json
-from servegrid.campaign.options_file import campaign_options, objective, profile_folder
+from servegrid.campaign.layout import CampaignLayout
+from servegrid.campaign.options_file import campaign_options, objective
 from servegrid.campaign.results import WHOLE, Row
 from servegrid.domain.errors import UserError, unknown
 from servegrid.domain.values import ModelFile
@@ -25,16 +26,17 @@ from servegrid.store.site import Site
 
 CLIENT = Path(__file__).with_name("client.py")
 ROOM = 2.0
-"""The sample's answer may be off by this many times the largest difference that correctness found on all
-samples: another batch size, or another card of the kind, rounds a little otherwise."""
+"""The sample's answer may differ by this many times the largest difference that correctness found on all
+samples: another batch size, or another card of the kind, rounds differently."""
 LEAST = 1e-6
 WITHIN = "the task metric is within its bounds"
-NO_METRIC = "tensors agree with the framework's; no metric says more"
+NO_METRIC = "tensors agree with the framework's; no task metric was computed"
 UNSTABLE = "throughput and latency were not stable"
+RANDOM = "the weights are random"
 
 
 def bundle(campaign: Path, cell: str, target: Path, site: Site, profile: str | None = None) -> Row:
-    """Write the bundle of a cell, or of the failure that it ended with, into a new folder; returns its row.
+    """Write the bundle of a cell, or of the error that it ended with, into a new folder; returns its row.
 
     Raises:
         UserError: there is no such campaign or cell, the cell was neither correct nor an error, or a file is
@@ -44,15 +46,17 @@ def bundle(campaign: Path, cell: str, target: Path, site: Site, profile: str | N
     if row["verdict"] == "error":
         bundle_failure(campaign, row, target, site)
         return row
+    options = campaign_options(campaign)
     with new_folder(target) as fresh:
-        place = profile_folder(campaign, row["profile"])
-        copy(place / "repositories" / cell, fresh / REPOSITORY, (campaign, site.store.root))
-        _sample(place / "predictions" / cell, fresh)
+        layout = CampaignLayout(folder=campaign)
+        files = layout.written(row["profile"], cell)
+        copy(files.repository(cell), fresh / REPOSITORY, (campaign, site.store.root))
+        _sample(files.predictions(cell), fresh)
         shutil.copy(CLIENT, fresh / "client.py")
-        _own_client(campaign, row, fresh / "model", site)
+        _own_client(options, row, fresh / "model", site)
         write(campaign)
-        for name in ("report.html", "report.md"):
-            shutil.copy(campaign / name, fresh / name)
+        for path in (layout.report, layout.markdown):
+            shutil.copy(path, fresh / path.name)
         write_json(fresh / "certificate.json", _certificate(row))
         write_json(fresh / "versions.json", _versions(row))
         write_starts(fresh, row, site)
@@ -61,32 +65,35 @@ def bundle(campaign: Path, cell: str, target: Path, site: Site, profile: str | N
 
 
 def latest(site: Site, cell: str, profile: str | None = None) -> Path:
-    """The latest campaign in which the cell ran through every stage (on a profile); where it never did, the
-    latest in which it ended as an error.
+    """The campaign from which a cell (on a profile) is bundled: the newest in which it passed, or else the
+    newest of those in which it did best.
 
     Raises:
-        UserError: there is neither.
+        UserError: the cell neither ran through every stage nor ended as an error in any campaign.
     """
     known: set[str] = set()
     profiles: set[str] = set()
-    failed = None
-    folders = newest_first(site.results)
-    for folder in folders:
+    found: list[tuple[int, Path]] = []
+    for folder in newest_first(site.results):
         cells, _ = results.read(folder)
         profiles |= set(cells["profile"].drop_nulls())
         if profile is not None:
             cells = cells.filter(pl.col("profile") == profile)
-        whole = set(cells.filter(pl.col("verdict").is_in(WHOLE))["cell"])
-        if cell in whole:
-            return folder
-        errors = set(cells.filter(pl.col("verdict") == "error")["cell"])
-        failed = failed or (folder if cell in errors else None)
-        known |= whole | errors
-    if failed is not None:
-        return failed
+        cells = cells.filter(pl.col("verdict").is_in((*WHOLE, "error")))
+        known |= set(cells["cell"])
+        found += [(_rank(row), folder) for row in cells.filter(cell=cell).iter_rows(named=True)]
+    if found:
+        return min(found, key=lambda entry: entry[0])[1]  # the first of equals, which is the newest
     if profiles and profile is not None and profile not in profiles:
         raise unknown("profile", profile, profiles)
     raise unknown("cell" if profile is None else f"cell of profile {profile}", cell, known)
+
+
+def _rank(row: Row) -> int:
+    """The order of preference: passed, then trained weights, then random weights, then an error."""
+    if row["verdict"] in ("passed", "error"):
+        return 0 if row["verdict"] == "passed" else 3
+    return 2 if row["random_weights"] else 1
 
 
 def recommended(
@@ -128,14 +135,13 @@ def _row(campaign: Path, cell: str, profile: str | None) -> Row:
         if of_verdict.height:
             return of_verdict.row(0, named=True)
     raise UserError(
-        f"{cell} is {found['verdict'][0]} in {campaign.name}: only a correct cell is handed over, and only "
-        "of an error there is something to repeat"
+        f"{cell} is {found['verdict'][0]} in {campaign.name}: only passed, measured, unstable or error cells "
+        "can be bundled"
     )
 
 
-def _own_client(campaign: Path, row: Row, target: Path, site: Site) -> None:
+def _own_client(options: dict[str, Any], row: Row, target: Path, site: Site) -> None:
     """The model's own client, and the modules that it imports from its folder; a model file has none."""
-    options = campaign_options(campaign)
     if any(options.get(kind) for kind in get_args(ModelFile)):
         return
     plugin = Path(options.get("model_dir") or site.models / row["model"])
@@ -148,7 +154,7 @@ def _sample(predictions: Path, target: Path) -> None:
     """One request, and the framework's answer to it."""
     for name in ("inputs.npz", "framework.npz"):
         if not (predictions / name).is_file():
-            raise UserError(f"{predictions / name}: is not there; run the cell again")
+            raise UserError(f"{predictions / name} is missing; run the cell again")
     with np.load(predictions / "inputs.npz") as inputs, np.load(predictions / "framework.npz") as outputs:
         count = len(inputs[inputs.files[0]])
         np.savez(target / "sample_input.npz", allow_pickle=False, **inputs)
@@ -159,10 +165,12 @@ def _sample(predictions: Path, target: Path) -> None:
 def _certificate(row: Row) -> dict[str, Any]:
     names = ("metric", "framework_metric", "served_metric", "metric_drop", "shuffled_metric")
     bounds = ("largest_difference", "least_cosine", "invariance")
-    proven = NO_METRIC if row["served_metric"] is None else WITHIN
+    means = [NO_METRIC if row["served_metric"] is None else WITHIN]
+    means += [UNSTABLE] if row["verdict"] == "unstable" else []
+    means += [RANDOM] if row["random_weights"] else []
     return {
         **{name: row[name] for name in ("model", "cell", "campaign", "gpu", "verdict")},
-        "means": f"{proven}; {UNSTABLE}" if row["verdict"] == "unstable" else proven,
+        "means": "; ".join(means),
         **{name: row[name] for name in (*names, *bounds)},
         "metrics": parse_json(row["metrics"]),
         "allowed_difference": max(ROOM * row["largest_difference"], LEAST),
@@ -183,7 +191,7 @@ def _write_readme(folder: Path, row: Row) -> None:
     (folder / "README.md").write_text(_README.format(**row, embedded=embedded), encoding="utf-8")
 
 
-_EMBEDDED = """- `sh start-embedded.sh` starts it with the server binary of the host on which this was packed;
+_EMBEDDED = """- `sh start-embedded.sh` starts it with the server binary of the host that wrote this bundle;
   HTTP_PORT and METRICS_PORT move its other ports.
 """
 _README = """# {cell}
@@ -195,6 +203,6 @@ _README = """# {cell}
 {embedded}- `python client.py` sends `sample_input.npz` and compares the answer with the framework's in
   `expected_output.npz`.
 - `model/`: the model's own client with its pre- and post-processing, where it has one.
-- `certificate.json`: how accurate it was found; `report.html`: the campaign; `versions.json`: versions and
-  settings; `sha256sum -c SHA256SUMS` checks the files.
+- `certificate.json`: how accurate the served model is; `report.html`: the campaign;
+  `versions.json`: versions and settings; `sha256sum -c SHA256SUMS` checks the files.
 """

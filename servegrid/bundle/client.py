@@ -1,4 +1,4 @@
-"""Ask the served model the sample request, and compare its answer with the framework's.
+"""Sends the sample request to the served model and compares its answer with the framework's.
 
 Needs numpy and tritonclient[grpc] only:  python client.py [--url HOST:PORT]
 Exit codes: 0 the answer agrees, 1 it does not.
@@ -18,7 +18,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def wait(client: grpc.InferenceServerClient, model: str, seconds: float) -> None:
-    """Until the model is loaded; raises TimeoutError."""
+    """Wait until the model is loaded; raises TimeoutError."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -33,25 +33,25 @@ def wait(client: grpc.InferenceServerClient, model: str, seconds: float) -> None
 
 def ask(client: grpc.InferenceServerClient, model: str) -> dict[str, np.ndarray]:
     """The model's answer to sample_input.npz, by output."""
-    told = client.get_model_metadata(model)
+    metadata = client.get_model_metadata(model)
     with np.load(HERE / "sample_input.npz") as file:
         arrays = {name: file[name] for name in file}
     inputs = []
-    for tensor in told.inputs:
+    for tensor in metadata.inputs:
         array = np.ascontiguousarray(
             arrays[tensor.name].astype(triton_to_np_dtype(tensor.datatype), copy=False)
         )
         if len(tensor.shape) > array.ndim:
-            array = array[:, None]  # the server wants an axis beside the batch
+            array = array[:, None]  # the server has an axis after the batch
         inputs.append(grpc.InferInput(tensor.name, list(array.shape), tensor.datatype))
         inputs[-1].set_data_from_numpy(array)
     result = client.infer(model, inputs)
-    return {tensor.name: result.as_numpy(tensor.name) for tensor in told.outputs}
+    return {tensor.name: result.as_numpy(tensor.name) for tensor in metadata.outputs}
 
 
 def alike(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both, padded with zeros to the longer of each axis: how long an axis is may depend on what else was in
-    the batch."""
+    """Both arrays, padded with zeros to the longer of each axis: the length of an axis may depend on the
+    rest of the batch."""
     if one.size == other.size:
         return one.reshape(other.shape), other
     longest = np.maximum(one.shape, other.shape)
@@ -64,10 +64,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--url", default="127.0.0.1:8001", help="host:port of the gRPC end point")
     parser.add_argument("--wait", type=float, default=60, help="seconds to wait for the model")
-    given = parser.parse_args()
+    args = parser.parse_args()
     certificate = json.loads((HERE / "certificate.json").read_text(encoding="utf-8"))
-    with grpc.InferenceServerClient(given.url) as client, np.load(HERE / "expected_output.npz") as expected:
-        wait(client, certificate["model"], given.wait)
+    with grpc.InferenceServerClient(args.url) as client, np.load(HERE / "expected_output.npz") as expected:
+        wait(client, certificate["model"], args.wait)
         answer = ask(client, certificate["model"])
         largest = 0.0
         for name in expected:

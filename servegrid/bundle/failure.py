@@ -1,4 +1,4 @@
-"""The bundle of a cell that ended as `error`: all that the failed step read, and a script that repeats it.
+"""The bundle of an `error` cell: what the failed step read, and a script that repeats it.
 
 repeat.sh             the one command; neither Prefect nor the campaign is needed
 cell.json             the cell's row: options, versions, machine, reason
@@ -17,7 +17,7 @@ from typing import Any
 from servegrid.bundle.folder import copy, new_folder, write_json, write_script
 from servegrid.bundle.start_scripts import REPOSITORY, hosted, write_starts
 from servegrid.campaign.columns import OBJECTS, parse_json
-from servegrid.campaign.options_file import profile_folder
+from servegrid.campaign.layout import CampaignLayout
 from servegrid.campaign.results import Row
 from servegrid.domain.errors import UserError
 from servegrid.frameworks.fields import PluginFields
@@ -32,15 +32,15 @@ def bundle_failure(campaign: Path, row: Row, target: Path, site: Site) -> None:
     """Write the bundle of the `error` cell of a row into a new folder.
 
     Raises:
-        UserError: a file that the step read is not there any more, or leads out of where it may lie.
+        UserError: a file that the step read is missing, or a link leads out of its folder.
     """
-    place = profile_folder(campaign, row["profile"])
+    files = CampaignLayout(folder=campaign).written(row["profile"], row["cell"])
     with new_folder(target) as fresh:
         write_json(fresh / "cell.json", _spec(row))
-        for path in _logs(place / "logs", row):
+        for path in _logs(files.logs, row):
             copy(path, fresh / "logs" / path.name, (path,))
-        repository = place / "repositories" / row["cell"]
-        job = _job(place / "logs", row)
+        repository = files.repository(row["cell"])
+        job = _job(files.logs, row)
         if job:
             _pack_step(job, row, fresh, site)
         elif repository.is_dir():
@@ -48,7 +48,7 @@ def bundle_failure(campaign: Path, row: Row, target: Path, site: Site) -> None:
             write_starts(fresh, row, site)
         if not (fresh / "repeat.sh").exists():
             write_script(fresh / "repeat.sh", _whole(row))
-        readme = _README.format(**row, said=row["reason"].strip(), how=_how(fresh))
+        readme = _README.format(**row, reason_text=row["reason"].strip(), how=_how(fresh))
         (fresh / "README.md").write_text(readme, encoding="utf-8")
 
 
@@ -105,7 +105,7 @@ def _job(logs: Path, row: Row) -> Job[Fields] | None:
         return None
     path = logs / Path(words[words.index("servegrid.frameworks") + 1]).name
     if not path.is_file():
-        raise UserError(f"{path}: is not there any more; run the cell again")
+        raise UserError(f"{path} is missing; run the cell again")
     return read_job(path)
 
 
@@ -150,7 +150,7 @@ _README = """# {cell}: error
 In campaign {campaign}, profile {profile}:
 
 ```
-{said}
+{reason_text}
 ```
 
 {how}

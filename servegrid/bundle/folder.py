@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -10,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from servegrid.campaign.columns import to_json
 from servegrid.domain.errors import UserError
 from servegrid.host.files import digest_file
 
@@ -23,7 +23,7 @@ def new_folder(target: Path) -> Iterator[Path]:
         UserError: the target is there already, and not empty.
     """
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UserError(f"{target}: is there already; name a folder that is new or empty")
+        raise UserError(f"{target} exists; name a folder that is new or empty")
     fresh = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         fresh.mkdir(parents=True)
@@ -46,7 +46,7 @@ def copy(source: Path, target: Path, roots: Sequence[Path]) -> None:
     """
     real = source.resolve()
     if not any(real.is_relative_to(root.resolve()) for root in roots):
-        raise UserError(f"{source}: leads to {real}, which is outside of what may be handed over")
+        raise UserError(f"{source}: leads to {real}, which is outside of the campaign and the store")
     if real.is_dir():
         target.mkdir(parents=True, exist_ok=True)
         for path in sorted(real.iterdir()):
@@ -56,12 +56,12 @@ def copy(source: Path, target: Path, roots: Sequence[Path]) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(real, target)
     else:
-        raise UserError(f"{source}: is not there any more; run the cell again")
+        raise UserError(f"{source} is missing; run the cell again")
 
 
 def write_json(path: Path, value: dict[str, Any]) -> None:
     """A JSON file for people to read."""
-    path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")
+    path.write_text(to_json(value, indent=1) + "\n", encoding="utf-8")
 
 
 def write_script(path: Path, *lines: str) -> None:

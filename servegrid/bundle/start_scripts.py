@@ -24,7 +24,7 @@ def write_starts(folder: Path, row: Row, site: Site) -> None:
 
 
 def hosted(row: Row) -> bool:
-    """Whether the cell was served by our runtime; a row that no server answered for says what was planned."""
+    """Whether the cell was served by our runtime; a row without a server has the planned backend."""
     return (row["backend"] or parse_json(row["dynamic"]).get("backend")) == "hosted"
 
 

@@ -1,9 +1,8 @@
 """A campaign's folder apart from its rows: its options, plan, attempts, leader and workers.
 
-campaign.json                the options, the number of the attempt, and the plan: cells to run, and
-                             exclusions with reasons
-leader.lock                  a lease that the flow `sweep` holds while it runs; contains the attempt
-runs/<model>-<profile>.lock  a lease that each `qualify` run holds; contains the id of its flow run
+campaign.json holds the options, the number of the attempt, and the plan: cells to run, and exclusions with
+reasons. The flow `sweep` holds the leader's lease while it runs, and writes the attempt into it; each
+`qualify` run holds a lease of its own, with the id of its flow run.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from pydantic import ValidationError, field_validator
 from servegrid.campaign import leases, results
 from servegrid.campaign.campaign_folders import unknown_campaign
 from servegrid.campaign.columns import REMOVED
+from servegrid.campaign.layout import CampaignLayout
 from servegrid.campaign.options_file import damaged
 from servegrid.domain.errors import UserError
 from servegrid.domain.values import Value
@@ -77,7 +77,7 @@ def create(folder: Path, options: SweepOptions, plans: Sequence[KeptPlan]) -> No
         UserError: the campaign exists already.
     """
     with _leader(folder, attempt=0, wait_s=0):
-        if (folder / "campaign.json").exists():
+        if CampaignLayout(folder=folder).options.exists():
             raise UserError(
                 f"campaign {folder.name} already exists: resume it with `servegrid sweep --resume "
                 f"{folder.name}`, or take another name, or none"
@@ -101,11 +101,11 @@ def read(folder: Path) -> Campaign:
     Raises:
         UserError: no campaign was created there, or its file is damaged.
     """
-    path = folder / "campaign.json"
+    path = CampaignLayout(folder=folder).options
     try:
         return Campaign.model_validate_json(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise unknown_campaign(folder, "campaign.json") from error
+        raise unknown_campaign(path) from error
     except (OSError, ValueError) as error:
         why = explain(error, Campaign) if isinstance(error, ValidationError) else error
         raise damaged(path, why) from error
@@ -113,10 +113,11 @@ def read(folder: Path) -> Campaign:
 
 def unreached(folder: Path) -> list[Key]:
     """The cells that have no row yet, or were skipped; none if the folder has no campaign's file."""
-    if not (folder / "campaign.json").exists():
+    layout = CampaignLayout(folder=folder)
+    if not layout.options.exists():
         return []
     ended: set[Key] = set()
-    if (folder / "rows.jsonl").exists():
+    if layout.rows.exists():
         cells, _ = results.read(folder)
         ended = set(cells.filter(pl.col("verdict") != "skipped").select("cell", "profile").iter_rows())
     return [key for key in read(folder).keys if key not in ended]
@@ -142,19 +143,23 @@ def leading(folder: Path) -> Iterator[int]:
 def _leader(folder: Path, attempt: int, wait_s: float) -> Iterator[None]:
     with ExitStack() as stack:
         try:
-            stack.enter_context(leases.holding(folder / "leader.lock", str(attempt), wait_s=wait_s))
+            stack.enter_context(
+                leases.holding(CampaignLayout(folder=folder).leader, str(attempt), wait_s=wait_s)
+            )
         except leases.HeldError as error:
             raise UserError(f"campaign {folder.name} is running already, attempt {error}") from error
         yield
 
 
 def _write(folder: Path, campaign: Campaign) -> None:
-    write_atomic(folder / "campaign.json", campaign.model_dump_json(indent=1, exclude_unset=True))
+    write_atomic(
+        CampaignLayout(folder=folder).options, campaign.model_dump_json(indent=1, exclude_unset=True)
+    )
 
 
 def run_lease(folder: Path, options: SweepOptions) -> Path:
     """The lease of a `qualify` run; its options name one model and one profile."""
-    return folder / "runs" / f"{options.title}-{options.place}.lock"
+    return CampaignLayout(folder=folder).run(options.title, options.place)
 
 
 @contextmanager
@@ -163,6 +168,7 @@ def working(folder: Path, options: SweepOptions, attempt: int | None, run: str) 
 
     When the leader is gone, this process ends as by SIGTERM, and stops everything that it started.
     """
+    leader = CampaignLayout(folder=folder).leader
     with leases.holding(run_lease(folder, options), run, wait_s=RUN_S):
         if attempt is None:
             yield
@@ -171,7 +177,7 @@ def working(folder: Path, options: SweepOptions, attempt: int | None, run: str) 
 
         def watch() -> None:
             while not done.wait(WATCH_S):
-                if leases.holder(folder / "leader.lock") != str(attempt):
+                if leases.holder(leader) != str(attempt):
                     log.warning("campaign %s: attempt %d has ended, so this run ends", folder.name, attempt)
                     os.kill(os.getpid(), signal.SIGTERM)
                     return

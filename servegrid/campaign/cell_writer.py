@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from servegrid.campaign.cell_result import CellResult, MeasuredPlan, Outcome
-from servegrid.campaign.options_file import profile_folder
-from servegrid.campaign.results import (
-    Kind,
-    Row,
-    Writer,
+from servegrid.campaign.columns import to_json
+from servegrid.campaign.layout import CampaignLayout
+from servegrid.campaign.results import Kind, Row, Writer
+from servegrid.campaign.row_columns import (
     cell_columns,
     common,
     plan_columns,
@@ -97,7 +96,7 @@ class CellWriter:
                 )
 
     def _keep_traceback(self, cell: Cell, error: Exception) -> Path:
-        path = profile_folder(self.writer.folder, cell.profile) / "logs" / f"{cell.name}.error.log"
+        path = CampaignLayout(folder=self.writer.folder).profile(cell.profile).error_log(cell.name)
         with contextlib.suppress(OSError):  # the error may be a full disk
             write_atomic(path, "".join(traceback.format_exception(error)))
         return path
@@ -189,7 +188,7 @@ def _correctness_columns(found: Correctness) -> Row:
     if found.scores:
         row |= {
             "metric": found.scores.metric,
-            "metrics": json.dumps(found.scores.all),
+            "metrics": to_json(found.scores.all),
             "framework_metric": found.scores.framework,
             "served_metric": found.scores.served,
             "shuffled_metric": found.scores.shuffled,

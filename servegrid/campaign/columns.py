@@ -1,9 +1,9 @@
-"""Columns of a measured point: how it was served, what was measured, what it is, how far to trust it; and
-those of any row that hold JSON."""
+"""Columns of a measured point (serving, load, figures, trust checks), and the columns that hold JSON."""
 
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import polars as pl
@@ -11,7 +11,7 @@ import polars as pl
 from servegrid.loadgen.latency import COMPONENTS
 
 POINT_KEY = ("scenario", "batch", "concurrency", "request_rate", "distribution")
-"""What makes a point of a cell: batch, and a concurrency or a request rate."""
+"""The key of a point of a cell: batch, and a concurrency or a request rate."""
 
 MEASURED = {
     "throughput": "throughput",
@@ -47,7 +47,7 @@ LOAD: dict[str, pl.DataType] = {
     **dict.fromkeys(("distribution", "slo"), pl.String()),
     **dict.fromkeys(("slo_holds", "slo_best", "knee"), pl.Boolean()),
 }
-"""How it was loaded, where not by a concurrency, and what it is in its plan (`loadgen.search.points`)."""
+"""Load by a request rate, and the role of the point in its plan (`loadgen.search.points`)."""
 
 TRUST: dict[str, pl.DataType] = {
     "failed_checks": pl.List(pl.String()),
@@ -86,6 +86,19 @@ def parse_json(text: str | None) -> dict[str, Any]:
     return dict(json.loads(text or "{}"))
 
 
+def to_json(value: object, indent: int | None = None) -> str:
+    """JSON text in which NaN and infinite numbers are null, because JSON has neither."""
+    return json.dumps(_finite(value), indent=indent, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def fill_old_rows(table: pl.DataFrame) -> pl.DataFrame:
     """The table with `REMOVED`'s values in place of nulls, and trust checks under their names of today."""
     filled = [pl.col(name).fill_null(value) for name, value in REMOVED.items() if name in table.columns]
@@ -95,12 +108,12 @@ def fill_old_rows(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def point_in_words(row: dict[str, Any]) -> str:
-    """How a reader knows the point of a row."""
+    """The point of a row as text: scenario and load."""
     return f"{row['scenario']}, {load_in_words(row)}"
 
 
 def load_in_words(row: dict[str, Any]) -> str:
-    """Batch, and concurrency or request rate."""
+    """Batch, and concurrency or request rate, as text."""
     rate = row.get("request_rate")
     load = f"x {row['concurrency']}" if rate is None else f"at {rate:g} requests/s"
     return f"batch {row['batch']} {load}"

@@ -1,8 +1,8 @@
-"""A lease is a file that its holder keeps locked. The kernel lets go of it when the holder dies, however it
-dies, so that nobody has to guess from a clock whether a process still lives.
+"""Leases: files that their holders keep locked. The kernel releases the lock when the holder dies, so no
+clock decides whether a process still lives.
 
-The files stay: a lock on a file that was unlinked guards nothing. On a file system that several hosts share
-(NFS 4) the locks are shared, too.
+The files stay: a lock on an unlinked file protects nothing. A file system that several hosts share (NFS 4)
+shares the locks, too.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ ASK_S = 0.05
 
 
 class HeldError(UserError):
-    """Somebody else holds the lease."""
+    """Another process holds the lease."""
 
 
 @contextmanager
 def holding(path: Path, text: str, *, wait_s: float) -> Iterator[None]:
-    """Hold the lease for as long as the block runs; `text` tells others who holds it.
+    """Hold the lease while the block runs; `text` names the holder.
 
     Raises:
         HeldError: another process held it for all of `wait_s`.
@@ -46,7 +46,7 @@ def holding(path: Path, text: str, *, wait_s: float) -> Iterator[None]:
 
 
 def holder(path: Path) -> str | None:
-    """What the holder wrote; None when nobody holds the lease."""
+    """The text of the holder; None when nobody holds the lease."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -58,7 +58,7 @@ def holder(path: Path) -> str | None:
 
 
 def _locked(descriptor: int, kind: int) -> bool:
-    """Whether the lock could be taken at once. (Asking who holds it takes it, shared, for a moment.)"""
+    """Whether the lock was free. (`holder` takes it, shared, for a moment.)"""
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:

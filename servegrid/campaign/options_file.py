@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from servegrid.campaign.layout import CampaignLayout
 from servegrid.domain.errors import UserError
 from servegrid.domain.slo import Slo, parse
 
@@ -16,7 +17,7 @@ def campaign_options(folder: Path) -> dict[str, Any]:
     Raises:
         UserError: it is damaged.
     """
-    path = folder / "campaign.json"
+    path = CampaignLayout(folder=folder).options
     try:
         return dict(json.loads(path.read_text(encoding="utf-8"))["options"]) if path.exists() else {}
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -26,11 +27,6 @@ def campaign_options(folder: Path) -> dict[str, Any]:
 def damaged(path: Path, why: object) -> UserError:
     """The error for a `campaign.json` that holds no options."""
     return UserError(f"{path}: cannot be read as the options of a campaign: {why}")
-
-
-def profile_folder(folder: Path, profile: str) -> Path:
-    """The folder for one profile's logs, predictions and repositories."""
-    return folder / profile if len(campaign_options(folder).get("profiles", ())) > 1 else folder
 
 
 def objective(folder: Path) -> Slo | None:
@@ -43,4 +39,4 @@ def objective(folder: Path) -> Slo | None:
     try:
         return parse(str(slo)) if slo else None
     except ValueError as error:
-        raise UserError(f"{folder / 'campaign.json'}: slo {slo!r}: {error}") from error
+        raise UserError(f"{CampaignLayout(folder=folder).options}: slo {slo!r}: {error}") from error

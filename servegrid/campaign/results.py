@@ -1,10 +1,4 @@
-"""Rows of a campaign: written one by one as cells finish, read back as tables.
-
-results/<campaign>/rows.jsonl           one JSON object a line, fsynced: the truth
-results/<campaign>/cells.parquet        one row a cell, with its verdict
-results/<campaign>/measurements.parquet one row a measured point
-results/<campaign>/offline.csv, online.csv  the points in the published columns
-"""
+"""Rows of a campaign: written one by one as cells finish, read back as tables of cells and of points."""
 
 from __future__ import annotations
 
@@ -29,11 +23,10 @@ from servegrid.campaign.columns import (
     TRUST,
     fill_old_rows,
     holds_object,
+    to_json,
 )
+from servegrid.campaign.layout import CampaignLayout
 from servegrid.domain.errors import UserError
-from servegrid.domain.roofline import Roofline
-from servegrid.domain.values import Cell, LoadPlan, Precision, Product, Serving
-from servegrid.host.environment import Host
 from servegrid.host.files import writing
 
 log = logging.getLogger("servegrid")
@@ -114,55 +107,6 @@ MEASUREMENTS: dict[str, pl.DataType] = {
 }
 
 
-def common(
-    campaign: str, name: str, product: Product, profile: str, host: Host, versions: dict[str, str]
-) -> Row:
-    """The columns that every row of a cell begins with."""
-    row: Row = {
-        "campaign": campaign,
-        "cell": name,
-        "profile": profile,
-        "gpu": host.gpu,
-        "cpu": host.cpu,
-        "host": host.name,
-        "versions": json.dumps(versions, sort_keys=True),
-        "environment": host.model_dump_json(),
-    }
-    fields = product.model_dump(mode="json", exclude={"parameters"})
-    return row | fields | {"parameters": json.dumps(product.parameters, sort_keys=True)}
-
-
-def serving_columns(serving: Serving) -> Row:
-    """What a measurement's row says of the serving that was loaded."""
-    return serving.model_dump(mode="json")
-
-
-def plan_columns(plan: LoadPlan) -> Row:
-    """What a measurement's row says of the plan that its point belongs to."""
-    kept = plan.model_dump(mode="json", include={"scenario", "shared_memory", "warm_up", "slo"})
-    return kept | {"minimum_request_count": plan.request_count, "minimum_window_s": plan.window_s}
-
-
-def roofline_columns(roofline: Roofline | None, precision: Precision, serving: Serving, row: Row) -> Row:
-    """A point's roofline: the most inferences/s, what sets it, and the share that was reached."""
-    limit = roofline.limit(precision, serving.largest_batch(row["batch"])) if roofline else None
-    if roofline is None or limit is None:
-        return {}
-    return {
-        "flops_per_inference": roofline.count.flops,
-        "limit_throughput": limit.throughput,
-        "limit": limit.kind,
-        "share_of_limit": row["throughput"] / limit.throughput,
-    }
-
-
-def cell_columns(cell: Cell) -> Row:
-    """What a cell's row says of its servings and plans: each as JSON."""
-    return {
-        name: getattr(cell, name).model_dump_json() for name in ("static", "dynamic", "offline", "online")
-    }
-
-
 class Writer:
     """Appends rows to a campaign; any number of processes may do so at once.
 
@@ -172,7 +116,7 @@ class Writer:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self._path = folder / "rows.jsonl"
+        self._path = CampaignLayout(folder=folder).rows
 
     def append(self, kind: Kind, row: Row) -> None:
         """One row."""
@@ -183,7 +127,7 @@ class Writer:
         for kind, row in rows:
             known = CELLS if kind == "cell" else MEASUREMENTS
             assert not set(row) - set(known), set(row) - set(known)
-        lines = b"".join(json.dumps({"kind": kind} | row).encode() + b"\n" for kind, row in rows)
+        lines = b"".join(to_json({"kind": kind} | row).encode() + b"\n" for kind, row in rows)
         with writing(self._path), self._path.open("a+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX)  # the kernel lets go of it with the file, or with this process
             if file.seek(0, os.SEEK_END) and not _ends_with_newline(file):
@@ -218,9 +162,9 @@ def read(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     Raises:
         UserError: there is no such campaign.
     """
-    path = folder / "rows.jsonl"
+    path = CampaignLayout(folder=folder).rows
     if not path.is_file():
-        raise unknown_campaign(folder)
+        raise unknown_campaign(path)
     rows: dict[str, list[Row]] = {"cell": [], "measurement": []}
     for number, line in enumerate(path.read_bytes().split(b"\n"), 1):
         row = _row(line)
@@ -277,7 +221,7 @@ def _table(rows: list[Row], schema: dict[str, pl.DataType]) -> pl.DataFrame:
 
 def finished(folder: Path) -> set[tuple[str, str]]:
     """Cell and profile of every row with a settled verdict: what a resumed campaign leaves as it is."""
-    if not (folder / "rows.jsonl").exists():
+    if not CampaignLayout(folder=folder).rows.exists():
         return set()
     cells, _ = read(folder)
     return set(cells.filter(pl.col("verdict").is_in(SETTLED)).select("cell", "profile").iter_rows())

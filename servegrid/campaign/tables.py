@@ -7,6 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
+from servegrid.campaign import layout
 from servegrid.campaign.columns import RENAMED, fill_old_rows
 from servegrid.campaign.results import CELLS, WHOLE
 from servegrid.domain.errors import UserError
@@ -30,8 +31,8 @@ def read_parquet(path: Path, schema: dict[str, pl.DataType]) -> pl.DataFrame:
             )
         )
     except (OSError, pl.exceptions.PolarsError) as error:
-        said = " ".join(str(error).split())[:200]
-        raise UserError(f"{path}: no table of a campaign ({said}); `servegrid report` makes it") from error
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(f"{path}: no table of a campaign ({reason}); `servegrid report` makes it") from error
 
 
 def last_wall_s(results: Path) -> dict[tuple[str, str, bool], float]:
@@ -42,10 +43,10 @@ def last_wall_s(results: Path) -> dict[tuple[str, str, bool], float]:
     names of their campaigns, which sort by time. (A file's own time is that of the last report.)
     """
     runs = []
-    for path in results.glob("*/cells.parquet"):
+    for path in results.glob(f"*/{layout.CELLS}"):
         try:
             cells = read_parquet(path, CELLS).filter(pl.col("verdict").is_in(WHOLE))
-        except UserError as error:  # a plan does without its times
+        except UserError as error:  # a plan works without its times
             log.warning("%s", error)
             continue
         runs += [((row["started_at"] or "", path.parent.name), row) for row in cells.iter_rows(named=True)]

@@ -93,6 +93,7 @@ def tune(
 ) -> None:
     """Find the instances, queue delay and preferred batch sizes with the highest throughput within a latency
     bound; exits with 1 when no setting meets it."""
+    from servegrid.campaign.layout import CampaignLayout
     from servegrid.domain.slo import from_option
     from servegrid.loadgen.search.tuning import DELAYS_US, Axes
     from tasks.planning import cell_by_name
@@ -110,7 +111,7 @@ def tune(
         )
         found = tune_cell(cell, wanted, axes, options, f"tune-{new_campaign()}")
     measured = sum(not trial.pruned for trial in found.trace)
-    trace = found.folder / "trace.csv"
+    trace = CampaignLayout(folder=found.folder).trace("csv")
     left_out = len(found.trace) - measured
     say(f"{measured} points measured, {left_out} settings left out: {trace}")
     if found.best is None:

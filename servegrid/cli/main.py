@@ -59,14 +59,13 @@ def servegrid(
         bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")
     ] = False,
 ) -> None:
-    """Its help is the app's."""
+    """The options of the command itself; its help text is the app's."""
 
 
 @app.command(cls=Command)
 @with_sweep_options
 def plan(options: SweepOptions) -> None:
-    """Show which cells would run, what is stored of them, how long they took last; and which are excluded,
-    and why."""
+    """Show which cells would run, with their stored stages and last time, and which are excluded, and why."""
     from flows.cell import build_requests
     from servegrid.campaign.tables import last_wall_s
     from servegrid.plan import forecast
@@ -124,19 +123,18 @@ def why(
 @with_sweep_options
 def sweep(
     options: SweepOptions,
-    resume: Annotated[
-        str | None, typer.Option(help="Go on with this campaign, with its own options.")
-    ] = None,
+    resume: Annotated[str | None, typer.Option(help="Resume this campaign with its own options.")] = None,
 ) -> None:
     """Build, serve, prove and measure every cell, then report."""
     from servegrid.campaign.campaign import new_campaign, read
+    from servegrid.campaign.layout import CampaignLayout
     from servegrid.campaign.results import campaign_folder
     from tasks import planning
 
     site = default_site()
     if resume is not None:
         if options.model_fields_set:
-            raise UserError("--resume goes on with the campaign's own options: give no others")
+            raise UserError("--resume takes the campaign's own options: give no others")
         options = read(campaign_folder(site.results, resume)).options
     if options.workers and not os.environ.get("PREFECT_API_URL"):
         raise UserError("--workers: set PREFECT_API_URL to the Prefect server that the workers use")
@@ -157,20 +155,20 @@ def sweep(
 
         ui = url.removesuffix("/api")
         say(f"campaign {campaign}; Prefect UI at {ui} while it runs")
-        exists = (folder / "campaign.json").exists()
+        exists = CampaignLayout(folder=folder).options.exists()
         try:
             with tags(campaign):
                 state = cast(State[Any], sweep_flow(options, campaign, exists, return_state=True))
         except KeyboardInterrupt:
             say("interrupted; the rows of finished cells are kept")
             say(f"`servegrid sweep --resume {campaign}` goes on with the others")
-            _print_answer(folder)
+            _print_recommendations(folder)
             raise typer.Exit(INTERRUPTED) from None
         error = state.result(raise_on_failure=False) if state.is_failed() else None
         if isinstance(error, UserError):
-            raise error  # of a campaign that somebody else leads, the report that is there says nothing
-        _print_answer(folder)
-        if state.is_crashed() or not (folder / "report.html").exists():
+            raise error  # the report of a campaign that another process leads is not of this run
+        _print_recommendations(folder)
+        if state.is_crashed() or not CampaignLayout(folder=folder).report.exists():
             raise UserError(f"the campaign did not run: {state.message}")
         say(str(state.message))
     if not state.is_completed():
@@ -213,20 +211,20 @@ def pools_group() -> None:
 
 @pools.command("create", cls=Command)
 def pools_create() -> None:
-    """Make the work pool and queues of every profile, where they are not there yet."""
+    """Create the missing work pool and queues of every profile."""
     from flows import pools as work_pools
 
     if not os.environ.get("PREFECT_API_URL"):
-        raise UserError("pools are made on a Prefect server that stays: set PREFECT_API_URL")
+        raise UserError("pools need a Prefect server of your own: set PREFECT_API_URL")
     site = default_site()
     with api(site):
         made = work_pools.create(site)
-    rows = [(pool.name, pool.profile or "", "created" if pool.created else "was there") for pool in made]
+    rows = [(pool.name, pool.profile or "", "created" if pool.created else "exists") for pool in made]
     print_table(("pool", "profile", "state"), rows)
 
 
 class Progress(logging.Handler):
-    """Shows the project's own log lines as they come."""
+    """Prints the project's own log lines."""
 
     def emit(self, record: logging.LogRecord) -> None:
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
@@ -251,21 +249,23 @@ def main() -> None:
         sys.exit(2)
 
 
-def _print_answer(folder: Path) -> None:
-    """What to ship, and where the report is, if there is one."""
+def _print_recommendations(folder: Path) -> None:
+    """Print the recommendations and the path of the report, if there is one."""
     from servegrid.campaign import results
+    from servegrid.campaign.layout import CampaignLayout
     from servegrid.campaign.options_file import objective
     from servegrid.reporting.recommendation import best
 
-    if not (folder / "report.html").exists():
+    page = CampaignLayout(folder=folder).report
+    if not page.exists():
         return
     recommendations, verdict = best(*results.read(folder), slo=objective(folder))
     for chosen in recommendations:
         what = "" if verdict == "passed" else "no recommendation (measured only): "
         say(f"{what}{chosen.sentence}")
-    say(f"report: {folder / 'report.html'}")
+    say(f"report: {page}")
 
 
 def _interrupt(signum: int, frame: Any) -> None:
-    """A polite kill ends like Ctrl-C: everything that was started is stopped."""
+    """SIGTERM ends like Ctrl-C: everything that was started is stopped."""
     raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""`servegrid report | bundle | history`: report a campaign, hand a cell over, compare with earlier ones."""
+"""The commands `report`, `bundle` and `history` of `servegrid`."""
 
 from __future__ import annotations
 
@@ -14,20 +14,23 @@ from servegrid.store.site import default_site
 
 def report(
     campaign: Annotated[
-        str | None, typer.Argument(help="A folder below results/; without it, the newest.")
+        str | None, typer.Argument(help="A folder below results/.  [default: the newest]")
     ] = None,
-    partial: Annotated[bool, typer.Option(help="Also of a campaign that has cells left to run.")] = False,
+    partial: Annotated[
+        bool, typer.Option(help="Report a campaign with cells that have not run yet.")
+    ] = False,
     slo: Annotated[
         str | None,
-        typer.Option(help="p99=50ms: what to ship under it, not the campaign's."),
+        typer.Option(help="A latency objective, p99=50ms.  [default: the campaign's]"),
     ] = None,
     like: Annotated[
-        str | None, typer.Option(help="`published`: sections in each model's published form.")
+        str | None, typer.Option(help="`published`: the points in the form of NVIDIA's documents.")
     ] = None,
 ) -> None:
     """Write and print a campaign's report; with --partial also while the campaign runs."""
     from servegrid.campaign.campaign import unreached
     from servegrid.campaign.campaign_folders import newest
+    from servegrid.campaign.layout import CampaignLayout
     from servegrid.campaign.results import campaign_folder
     from servegrid.domain.slo import from_option
     from servegrid.reporting.writing import write, write_like_published
@@ -53,26 +56,26 @@ def report(
     print_markdown(write(folder, from_option(slo) if slo else None))
     if left:
         say(f"partial: {len(left)} cells have not run")
-    say(f"report: {folder / 'report.html'}")
+    say(f"report: {CampaignLayout(folder=folder).report}")
 
 
 def bundle(
     cell: Annotated[
         str | None,
-        typer.Argument(help="A cell's name, as the report prints it; without it, the recommended cell."),
+        typer.Argument(help="A cell's name, as the report prints it.  [default: the recommended cell]"),
     ] = None,
-    folder: Annotated[Path | None, typer.Argument(help="A new folder; without it, ./CELL.")] = None,
+    folder: Annotated[Path | None, typer.Argument(help="A new folder.  [default: ./CELL]")] = None,
     campaign: Annotated[
         str | None,
-        typer.Option(help="A folder below results/; else the newest that has, or recommends, the cell."),
+        typer.Option(help="A folder below results/.  [default: the newest where the cell passed]"),
     ] = None,
     profile: Annotated[
-        str | None, typer.Option(help="Where the campaign has the cell on several profiles.")
+        str | None, typer.Option(help="The profile of the cell, if it ran on several.")
     ] = None,
 ) -> None:
-    """Hand a cell over: model repository, client, sample, accuracy certificate, report and versions.
+    """Bundle a cell: model repository, client, sample, accuracy certificate, report and versions.
 
-    Of a cell that ended as an error: what the failed step read, its log, and a script that repeats it.
+    The bundle of an error holds what the failed step read, its log, and a script that repeats it.
     """
     from servegrid.bundle.bundle import bundle as make_bundle
     from servegrid.bundle.bundle import latest, recommended
@@ -87,12 +90,12 @@ def bundle(
     source = source or latest(site, cell, profile)
     target = folder or Path(Path(cell).name)
     row = make_bundle(source, cell, target.absolute(), site, profile)
-    what = f"the failure of {cell}" if row["verdict"] == "error" else cell
-    say(f"{what} of {source.name}: {target}")
+    weights = ", random weights" if row["random_weights"] else ""
+    say(f"{cell} ({row['verdict']}{weights}) of campaign {source.name}: {target}")
 
 
 def history(
-    cell: Annotated[str | None, typer.Argument(help="A cell's name; without it, every cell.")] = None,
+    cell: Annotated[str | None, typer.Argument(help="A cell's name.  [default: every cell]")] = None,
 ) -> None:
     """Show which figures changed beyond noise between campaigns, and which settings changed with them."""
     from servegrid.reporting.history import moves

@@ -1,7 +1,7 @@
-"""How the commands print: one console, and tables in which no name is split or cut.
+"""What the commands print: one console, and tables in which no name is split or cut.
 
-Piped, a table is one line a row, with tabs between the columns. In a terminal it is drawn where every word
-has room in its column, else each row is a block: the first column, then a line for each other column.
+A piped table has one line a row, with tabs between the columns. A terminal draws the table if every word fits
+its column, else each row is a block: the first column, then the others as lines.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def print_markdown(text: str) -> None:
 
 
 def fit(rows: Sequence[Row], width: int) -> list[int] | None:
-    """A width for each column so that no word is split; None where `width` has no room for that."""
+    """A width for each column so that no word is split; None where `width` is too small."""
     columns = list(zip(*rows, strict=True))
     natural = [max(map(len, column)) for column in columns]
     words = [max(len(word) for text in column for word in (text.split() or [""])) for column in columns]
@@ -84,7 +84,7 @@ def _drawn(head: Row, rows: Sequence[Row], styles: Sequence[str], widths: Sequen
 
 
 def _blocks(head: Row, rows: Sequence[Row], styles: Sequence[str]) -> None:
-    """Each row as lines: short values share them. Words stay whole, also those longer than a line."""
+    """Each row as lines; short values share a line, and no word is split."""
     for row, style in zip(rows, styles, strict=True):
         say(row[0], style=f"bold {style}")
         shared: list[str] = []

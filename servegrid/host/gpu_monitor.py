@@ -9,8 +9,9 @@ from collections.abc import Iterator, Set
 from contextlib import contextmanager
 from typing import Any
 
+import psutil
+
 from servegrid.domain.values import Value
-from servegrid.host import proc
 from servegrid.host.environment import nvml, used_card
 
 EVERY_S = 0.5
@@ -121,11 +122,7 @@ def facts(samples: list[Sample]) -> CardFacts | None:
 
 def _descends(pid: int, roots: Set[int | None]) -> bool:
     """Whether a process is one of these, or descends from one."""
-    while pid > 0:
-        if pid in roots:
-            return True
-        try:
-            pid = int(proc.stat(pid)[1])
-        except OSError:
-            return False
-    return False
+    try:
+        return pid in roots or any(parent.pid in roots for parent in psutil.Process(pid).parents())
+    except psutil.Error:
+        return False

@@ -1,4 +1,4 @@
-"""How much memory processes have taken, from Linux's /proc; and how they say that it has ended."""
+"""How much memory processes have taken, and whether an error's message says that memory has ended."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import re
 from pathlib import Path
 
-from servegrid.host import proc
+import psutil
 
 ENDED = re.compile(
     r"out ?of ?memory|MemoryError|bad_alloc|ResourceExhausted|can't allocate memory|cannot allocate memory"
@@ -28,20 +28,16 @@ def peak_bytes(pid: int) -> int | None:
 
     Pages that several share count once for each (proc(5), VmHWM).
     """
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, IndexError):
-            child = int(entry.name)
-            children.setdefault(int(proc.stat(child)[1]), []).append(child)
-    total, waiting = 0, [pid]
-    while waiting:
-        one = waiting.pop()
-        total += _high_water(one)
-        waiting += children.get(one, [])
-    return total or None
+    try:
+        process = psutil.Process(pid)
+        processes = [process, *process.children(recursive=True)]
+    except psutil.Error:
+        return None
+    return sum(_high_water(each.pid) for each in processes) or None
 
 
 def _high_water(pid: int) -> int:
+    """VmHWM of proc_pid_status(5), which psutil does not read; 0 of a process that has ended."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):

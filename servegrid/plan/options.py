@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
-from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from servegrid.domain.errors import UserError
 from servegrid.domain.names import LONGEST_NAME, check_text
@@ -26,6 +26,8 @@ PATHS = (*MODEL_FILES, "samples", "model_dir", "ca_file", "headers_file")
 
 class SweepOptions(Selection):
     """The models, devices, server and measurements of a campaign."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
 
     models: Annotated[tuple[str, ...], Panel.WHAT] = Field(
         ("bert_large_qa",), min_length=1, description="Folders below models/; `all` is every one"

@@ -15,6 +15,7 @@ import polars as pl
 
 from servegrid.campaign import results
 from servegrid.campaign.columns import POINT_KEY, REMOVED, point_in_words
+from servegrid.campaign.layout import CampaignLayout
 from servegrid.campaign.results import CELLS, MEASUREMENTS, WHOLE, Row
 from servegrid.campaign.tables import read_parquet
 from servegrid.domain.errors import UserError
@@ -183,14 +184,13 @@ def _conditions(a: Repeats, b: Repeats) -> Iterator[str]:
 
 
 def _has_rows(folder: Path) -> bool:
-    return (folder / "rows.jsonl").is_file() or (folder / "measurements.parquet").is_file()
+    layout = CampaignLayout(folder=folder)
+    return layout.rows.is_file() or layout.measurements.is_file()
 
 
 def _read(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The tables of a campaign; from its parquet files where it was copied without its rows."""
-    if (folder / "rows.jsonl").is_file():
+    layout = CampaignLayout(folder=folder)
+    if layout.rows.is_file():
         return results.read(folder)
-    return (
-        read_parquet(folder / "cells.parquet", CELLS),
-        read_parquet(folder / "measurements.parquet", MEASUREMENTS),
-    )
+    return read_parquet(layout.cells, CELLS), read_parquet(layout.measurements, MEASUREMENTS)

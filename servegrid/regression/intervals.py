@@ -1,17 +1,18 @@
-"""Intervals of a relative change, by Student's t on logarithms.
+"""Confidence intervals of a relative change, from the t tests of scipy.stats on logarithms.
 
-Times and rates vary by factors, so logarithms are compared: a difference of 0.05 there is a change of
-5.1 %, and means are geometric. Of two independent sets Welch's interval is taken (B. L. Welch, "The
-generalization of Student's problem when several different population variances are involved", Biometrika
-34, 1947), of pairs the one of their differences (Student, "The probable error of a mean", Biometrika 6,
-1908). Several intervals of one family are widened so that all hold together with the wanted confidence
-(O. J. Dunn, "Multiple comparisons among means", JASA 56, 1961: the Bonferroni bound).
+Times and rates vary by factors, so logarithms are compared: a difference of 0.05 there is a change of 5.1 %,
+and means are geometric. Two independent sets get Welch's interval, pairs the interval of their differences.
+Several intervals of one family are widened so that all hold together with the wanted confidence (O. J. Dunn,
+"Multiple comparisons among means", JASA 56, 1961: the Bonferroni bound).
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -40,33 +41,34 @@ def together(confidence: float, count: int) -> float:
 
 
 def independent(a: Sequence[float], b: Sequence[float], confidence: float) -> Interval | None:
-    """The change from `a` to `b`, positive figures of independent repeats; None with fewer than two of
-    either."""
+    """The change from `a` to `b`, positive figures of independent repeats, by Welch's t test; None with fewer
+    than two of either."""
     if min(len(a), len(b)) < 2:
         return None
-    logs = [np.log(np.asarray(side, dtype=float)) for side in (a, b)]
-    parts = [float(side.var(ddof=1)) / len(side) for side in logs]
-    error = math.fsum(parts)
-    freedom = sum(part**2 / (len(side) - 1) for part, side in zip(parts, logs, strict=True))
-    freedom = error**2 / freedom if freedom > 0 else 1.0
-    return _interval(float(logs[1].mean() - logs[0].mean()), math.sqrt(error), freedom, confidence)
+    from scipy import stats  # slow to import
+
+    return _interval(functools.partial(stats.ttest_ind, equal_var=False), a, b, confidence)
 
 
 def paired(a: Sequence[float], b: Sequence[float], confidence: float) -> Interval | None:
-    """The change from `a` to `b`, positive figures taken in turns, pair by pair; None with fewer than two."""
+    """The change from `a` to `b`, positive figures of interleaved runs, by the paired t test; None with fewer
+    than two pairs."""
     if len(a) != len(b):
         raise ValueError(f"{len(a)} and {len(b)} figures make no pairs")
     if len(a) < 2:
         return None
-    differences = np.log(np.asarray(b, dtype=float)) - np.log(np.asarray(a, dtype=float))
-    error = float(differences.std(ddof=1)) / math.sqrt(len(differences))
-    return _interval(float(differences.mean()), error, len(differences) - 1, confidence)
+    from scipy import stats
+
+    return _interval(stats.ttest_rel, a, b, confidence)
 
 
-def _interval(change: float, error: float, freedom: float, confidence: float) -> Interval:
-    from scipy.special import stdtrit  # the inverse of Student's t distribution; slow to import
-
-    half = float(stdtrit(freedom, (1 + confidence) / 2)) * error
-    with np.errstate(over="ignore"):  # infinite, where figures agree on nothing
-        low, middle, high = (float(np.expm1(value)) for value in (change - half, change, change + half))
-    return Interval(low=low, change=middle, high=high)
+def _interval(
+    test: Callable[..., Any], a: Sequence[float], b: Sequence[float], confidence: float
+) -> Interval:
+    logs = [np.log(np.asarray(side, dtype=float)) for side in (b, a)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # equal figures give an interval of no width
+        bounds = test(*logs).confidence_interval(confidence)
+    with np.errstate(over="ignore"):  # the bounds of figures that vary without limit are infinite
+        low, change, high = np.expm1((bounds.low, logs[0].mean() - logs[1].mean(), bounds.high))
+    return Interval(low=float(low), change=float(change), high=float(high))

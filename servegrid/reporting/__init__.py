@@ -1,1 +1,1 @@
-"""The forms a campaign's report takes; `tasks.report` is the stage that writes them."""
+"""The report of a campaign: recommendations, tables, charts, page, Markdown."""

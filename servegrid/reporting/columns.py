@@ -1,7 +1,7 @@
-"""Which columns the page shows, and how each is called; `report.md` has fewer and names them itself.
+"""The columns of the page's tables and their titles; `report.md` shows fewer.
 
-A table shows those of its columns that are there and were measured. A column that no list names is shown
-behind them under its own name, so that a new measurement needs no change here to be seen.
+A table shows the columns that were measured. A column that no list names follows under its own name, so that
+a new measurement needs no change here.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from servegrid.domain.values import Value
 from servegrid.loadgen.latency import COMPONENTS
 
 FILTERS = ("model", "format", "precision", "gpu")
-"""What the reader can pick by."""
+"""The columns of the page's filters."""
 
 
 class Column(Value):
-    """A column of a table: its title, and its digits after the point where it is a number."""
+    """A column of a table; a column of numbers has its digits after the point."""
 
     name: str
     title: str
@@ -48,7 +48,7 @@ CELLS = _columns(
     ("largest_batch", "largest batch that fits"),
     ("wall_s", "wall s", 1),
     ("log", "log"),
-    ("command", "repeat it with"),
+    ("command", "command to repeat"),
 )
 
 POINTS = _columns(
@@ -87,20 +87,20 @@ PUBLISHED = _columns(
     ("ratio", "ratio", 2),
     ("p99_ms", "p99 ms", 2),
     ("published_p99_ms", "NVIDIA's p99 ms", 2),
-    ("differs", "what differs"),
+    ("differs", "differences"),
 )
 
 MOVES = _columns(
     ("to", "in campaign"),
     ("cell", "cell"),
-    ("what", "what moved"),
+    ("what", "figure"),
     ("before", "from"),
     ("after", "to"),
     ("by", "by"),
-    ("changed_with_it", "what changed with it"),
+    ("changed_with_it", "settings that changed"),
 )
 TRAIL = _columns(
-    *(("campaign", "campaign"), ("when", "campaign of"), ("cell", "cell"), ("gpu", "GPU")),
+    *(("campaign", "campaign"), ("when", "started"), ("cell", "cell"), ("gpu", "GPU")),
     *(("scenario", "scenario"), ("batch", "batch"), ("load", "load")),
     *(("throughput", "inferences/s", 1), ("p99_ms", "p99 ms", 2), ("change", "change", 3)),
 )
@@ -121,11 +121,11 @@ ELSEWHERE = frozenset(
         *FILTERS,
     }
 )
-"""Columns that stand under the parameters, or that only the Parquet files need."""
+"""Columns of the parameters' tables, and columns that only the Parquet files have."""
 
 
 def shown(frame: pl.DataFrame, named: tuple[Column, ...]) -> tuple[Column, ...]:
-    """The columns of a table that hold anything: the named ones first, then those that no list knows."""
+    """The columns of a table that have a value: the named ones first, then columns that no list names."""
     known = {column.name for column in named} | ELSEWHERE
     if named is POINTS:
         known |= {"load_s", "first_request_ms"}  # of the cell, not of a point

@@ -1,4 +1,4 @@
-"""Campaigns over time: which points and verdicts of a cell moved, and what changed with them."""
+"""Campaigns over time: changes of a cell's figures and verdict, and the settings that changed with them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from servegrid.campaign import columns, results
+from servegrid.campaign.layout import ROWS
 from servegrid.domain.errors import unknown
 from servegrid.domain.values import Serving, Value
 from servegrid.loadgen.base import STABLE_WINDOWS, spread
 
 
 class Figure(NamedTuple):
-    """A figure of a point: what it moves by at least between two runs of the same, and the windows that may
-    say more."""
+    """A figure of a point: its noise floor between two runs of the same point, and the windows whose spread
+    may raise it."""
 
     column: str
     title: str
@@ -31,31 +32,31 @@ TRACKED_COLUMNS = (
     Figure("avg_ms", "avg ms", "windows_avg_ms", 0.05),
     Figure("p99_ms", "p99 ms", "windows_avg_ms", 0.50),
 )
-"""No windows tell how far p99 varies, so that its floor must: of 154 pairs of points in successive campaigns
-on a shared host of two cores nine in ten were within 53 % (in throughput within 41 %), and perf_analyzer's
-p99 of one setting was seen to go from 4.6 to 8.9 ms."""
+"""The floor of p99 is high because no windows show its spread: of 154 pairs of points in successive campaigns
+on a shared host of two cores nine in ten were within 53 % (throughput: 41 %), and perf_analyzer's p99 of one
+setting went from 4.6 to 8.9 ms."""
 METRIC_STEP = 0.001
-"""What part of itself a served metric must move by, as one sample in a thousand does. It did not move at all
+"""Smallest relative change of a served metric that counts: one sample in a thousand. The metric was constant
 in 41 pairs of successive campaigns of the same cell on one host."""
 SAME = ("cell", "profile", "random_weights")
 SAME_POINT = (*SAME, *columns.POINT_KEY, "shared_memory", "protocol", "max_batch_size", "generator")
-"""What two measurements must share to be compared."""
+"""Columns that two measurements must share to be compared."""
 PLAIN = ("gpu", "cpu", "host", "triton_release", "server", "server_version", "backend")
 SET = (
     "generator_version",
     *(name for name in Serving.model_fields if name not in (*SAME_POINT, *PLAIN)),
     *columns.REMOVED,
 )
-"""What else may have changed between two of them: where it ran, and what was set."""
+"""Columns whose change is reported with a change of a figure: machine and settings."""
 LAST = 12
-"""Campaigns that a report looks back on."""
+"""Campaigns that a report includes."""
 
 Frames = tuple[pl.DataFrame, pl.DataFrame]
 """The cells and the measurements of a campaign, or of several in the order of time."""
 
 
 class Move(Value):
-    """One change from a campaign to the next that has the same; `noise` is what a change must exceed."""
+    """A change between two successive campaigns of a cell or point; `change` exceeds `noise`."""
 
     cell: str
     profile: str
@@ -69,29 +70,29 @@ class Move(Value):
 
     @property
     def by(self) -> str:
-        """The change in words, and what it exceeds; of a verdict nothing."""
+        """The change and the noise as text; empty for a verdict."""
         return "" if self.change is None else f"{self.change:+.1%} (noise {self.noise:.1%})"
 
     @property
     def with_it(self) -> str:
-        """What changed with it, in words."""
-        return "; ".join(self.changed_with_it) or "nothing that the rows tell"
+        """The settings that changed, as text."""
+        return "; ".join(self.changed_with_it) or "nothing that is recorded"
 
 
 class Past(NamedTuple):
-    """A campaign among those before it: what moved up to it, the latest first, and its best points there."""
+    """Changes up to a campaign, the latest first, and its best points in earlier campaigns."""
 
     moves: list[Move]
     trail: pl.DataFrame
 
 
 def moves(folder: Path, cell: str | None = None) -> list[Move]:
-    """Every move between campaigns below a folder, of one cell or of all, the latest last.
+    """Every change between campaigns below a folder, of one cell or of all, the latest last.
 
     Raises:
         UserError: no campaign has that cell.
     """
-    cells, points = _in_time(results.read(path.parent) for path in folder.glob("*/rows.jsonl"))
+    cells, points = _in_time(results.read(path.parent) for path in folder.glob(f"*/{ROWS}"))
     if cell is not None:
         if cell not in cells["cell"]:
             raise unknown("cell", cell, cells["cell"].drop_nulls())
@@ -100,10 +101,10 @@ def moves(folder: Path, cell: str | None = None) -> list[Move]:
 
 
 def past(folder: Path, this: Frames) -> Past:
-    """The last few campaigns in the same folder, up to this one, that have rows of its cells."""
+    """The last campaigns of the same folder, up to this one, that have rows of its cells."""
     names = {json.dumps(name) for name in this[0]["cell"]}
     found = [this]
-    others = [path for path in folder.parent.glob("*/rows.jsonl") if path.parent != folder]
+    others = [path for path in folder.parent.glob(f"*/{ROWS}") if path.parent != folder]
     for path in sorted(others, key=lambda path: path.stat().st_mtime, reverse=True):
         if len(found) == LAST:
             break
@@ -128,7 +129,7 @@ def _in_time(frames: Iterable[Frames]) -> Frames:
 
 
 def _began(frames: Frames) -> tuple[str, str]:
-    """When a campaign began; those that did not write it down count by their names, which sort by time."""
+    """When a campaign began; the names of older campaigns, which recorded no time, sort by time."""
     cells, _ = frames
     name = str(cells["campaign"].drop_nulls().min() or "")
     return str(cells["started_at"].drop_nulls().min() or ""), name
@@ -142,13 +143,13 @@ def _moves(cells: pl.DataFrame, points: pl.DataFrame) -> list[Move]:
 
 
 def _places(cells: pl.DataFrame) -> dict[str, int]:
-    """Campaigns that a cell has ended in, numbered in the order of time."""
+    """Campaigns in the order of time -> their number."""
     return {name: number for number, name in enumerate(cells["campaign"].unique(maintain_order=True))}
 
 
 def _trail(points: pl.DataFrame, campaign: pl.Series) -> pl.DataFrame:
     """The best stable point of each cell and scenario of a campaign, in every campaign that measured it:
-    `when` that began, and the `change` of throughput since the first of them; none of those in one only."""
+    `when` that began, and the `change` of throughput since the first. Points of one campaign are left out."""
     stable = points.filter(pl.col("stable"))
     best = (
         stable.filter(pl.col("campaign").is_in(campaign.implode()))
@@ -171,7 +172,7 @@ def _verdicts(cells: pl.DataFrame) -> Iterator[Move]:
 
 
 def _metrics(cells: pl.DataFrame) -> Iterator[Move]:
-    """Of the served model, for any verdict; skipped when the old value is 0."""
+    """Changes of the served metric, for any verdict; skipped when the old value is 0."""
     known = cells.filter(pl.col("served_metric").is_not_null())
     for before, after in _neighbours(known, (*SAME, "metric")):
         was, now = before["served_metric"], after["served_metric"]
@@ -198,7 +199,7 @@ def _figures(points: pl.DataFrame) -> Iterator[Move]:
 def _neighbours(
     frame: pl.DataFrame, same: tuple[str, ...]
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Rows that share those columns, each with the one of the campaign before."""
+    """Pairs of successive rows that share those columns."""
     several = frame.filter(pl.col("campaign").n_unique().over(same) > 1)
     for _, rows in several.group_by(same, maintain_order=True):
         yield from pairwise(rows.iter_rows(named=True))
@@ -227,7 +228,7 @@ def _move(
 
 
 def _differences(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
-    """Machine, driver, server, settings and libraries that are not what they were."""
+    """Machine, driver, server, settings and libraries that changed."""
     was, now = _facts(before), _facts(after)
     for name in dict.fromkeys((*was, *now)):
         if was.get(name) != now.get(name):

@@ -1,17 +1,15 @@
-"""report.html: one file that needs nothing else, not even a network."""
+"""report.html: one file that needs nothing else, not even a network. `page.html.j2` is its template."""
 
 from __future__ import annotations
 
 import functools
-import html
-import json
-from importlib.resources import files
+from typing import NamedTuple
 
+import jinja2
 import polars as pl
 import vl_convert
 
 from servegrid.campaign.columns import parse_json
-from servegrid.campaign.results import Verdict
 from servegrid.domain.slo import Slo
 from servegrid.reporting.charts import Drawing
 from servegrid.reporting.columns import FILTERS
@@ -19,17 +17,98 @@ from servegrid.reporting.markdown import verdicts
 from servegrid.reporting.recommendation import NOTHING, UNPROVEN, Recommendation, best, frontier, lead_text
 from servegrid.reporting.tables import Table
 
-MEANING = {
-    "pareto": "One mark a measured point, faint where it was not stable. The line joins the stable points "
-    "that no other beats in both; above them stands their concurrency, or offline their batch.",
-    "breakdown": "Average latency of one cell's requests, stacked in the order of their way.",
-    "by": "A line a cell.",
-    "share": "Throughput over the most that the model's FLOPs and bytes allow on this machine, as measured.",
-    "energy": "The card's own average power, as its driver tells it, over inferences/s: without the host.",
-    "trail": "A line a cell: the throughput of its best point here, in one campaign after the other.",
-    "accuracy": "The task's metric, of the framework and of what Triton served. The drop is the distance.",
-    "load": "Until the server had the model ready, and how long its first request then took.",
+PANELS = (
+    (
+        "Throughput against latency",
+        "Each mark is a measured point; an unstable point is faint. The line is the Pareto front of the "
+        "stable points, labelled with their concurrency, or offline with their batch.",
+        ("pareto-online", "pareto-offline"),
+    ),
+    (
+        "Where the time of a request goes",
+        "Average latency of one cell's requests, stacked from its components in their order.",
+        ("breakdown-online", "breakdown-offline"),
+    ),
+    (
+        "Throughput by concurrency and by batch",
+        "One line for each cell.",
+        ("throughput-online", "throughput-offline"),
+    ),
+    (
+        "Share of the limit",
+        "Throughput divided by the limit that the model's FLOPs and bytes set on this machine.",
+        ("share-online", "share-offline"),
+    ),
+    (
+        "Energy per 1000 inferences",
+        "The card's average power, from its driver, divided by inferences/s. The host's is not included.",
+        ("energy-online", "energy-offline"),
+    ),
+    (
+        "Accuracy and its drop",
+        "The task metric of the framework and of the served model. The distance is the drop.",
+        ("accuracy",),
+    ),
+    (
+        "Load and first request",
+        "Time until the server has loaded the model, and latency of the first request after that.",
+        ("load", "first-request"),
+    ),
+    (
+        "Campaigns over time",
+        "One line for each cell: the throughput of its best point, campaign by campaign.",
+        ("trail-online", "trail-offline"),
+    ),
+)
+"""Title and note of each panel of charts, and the charts that it shows."""
+
+TABLES = {
+    "moves": "Changes beyond noise since earlier campaigns",
+    "cells": "Cells: verdicts, accuracy, load",
+    "published": "Compared with NVIDIA's published figures",
+    "points": "Measured points",
+    "same": "Parameters and versions that all cells share",
+    "parameters": "Parameters that differ",
 }
+
+
+class Panel(NamedTuple):
+    """A panel of one chart or more."""
+
+    title: str
+    note: str
+    drawings: list[Drawing]
+
+    @property
+    def of_one_cell(self) -> bool:
+        """Whether the reader picks the cell that the charts show."""
+        return any(drawing.one_cell for drawing in self.drawings)
+
+
+class Figure(NamedTuple):
+    """A figure of a card."""
+
+    name: str
+    text: str
+    unit: str = ""
+
+
+class Card(NamedTuple):
+    """A recommendation as the page shows it; the figure that decides comes first."""
+
+    chosen: Recommendation
+    figures: list[Figure]
+    lead: str
+    where: str
+
+
+class TablePanel(NamedTuple):
+    """The place of a table that page.js draws; `folded` where it is long and seldom read."""
+
+    name: str
+    title: str
+    note: str = ""
+    folded: bool = False
 
 
 def page(
@@ -42,195 +121,90 @@ def page(
 ) -> str:
     """The whole page; every string from outside is escaped."""
     answers, verdict = best(cells, measurements, slo)
-    first = next(iter(answers), None)
-    failed = (cells["verdict"] == "error").any()
-    notes = {
-        "cells": f"servegrid bundle CELL FOLDER --campaign {campaign} repeats an error." if failed else ""
-    }
+    proven = verdict == "passed"
+    cards = [_card(chosen) for chosen in answers]
+    gpus = ", ".join(cells["gpu"].drop_nulls().unique(maintain_order=True))
     payload = {
         "filters": FILTERS,
         "tables": {name: table.model_dump() for name, table in tables.items()},
         "charts": [drawing.model_dump() for drawing in drawings],
-        "winners": [c.cell if c.gpu is None else f"{c.cell} on {c.gpu}" for c in answers],
-        "first_model": first.model if first else None,
+        "winners": [card.where for card in cards],
+        "first_model": answers[0].model if answers else None,
     }
-    return "\n".join(
-        [
-            '<!doctype html><html lang="en"><head><meta charset="utf-8">',
-            f"<title>{html.escape(f'servegrid campaign {campaign}')}</title>",
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<style>{_asset('page.css')}</style></head><body>",
-            _header(campaign, cells),
-            "<main>",
-            _answers(answers, verdict),
-            _filters(),
-            *(_measured(cells, measurements, drawings) if measurements.height else []),
-            *(_table(name, title, notes.get(name, "")) for name, title in _TABLES.items() if name in tables),
-            "</main>",
-            f"<footer>Written by servegrid {html.escape(_version(cells))}. Opens without a network.</footer>",
-            f'<script type="application/json" id="report">{_inside_script(payload)}</script>',
-            f"<script>{library()}</script>" if drawings else "",
-            f"<script>{_asset('page.js')}</script></body></html>",
-        ]
+    return _template().render(
+        campaign=campaign,
+        where=" · ".join((gpus, verdicts(cells), campaign)),
+        warning=NOTHING if not answers else "" if proven else UNPROVEN,
+        cards=cards,
+        proven=proven,
+        filters=FILTERS,
+        panels=_panels(drawings) if measurements.height else [],
+        limits=frontier(cells, measurements).sort("p99_ms").to_dicts(),
+        tables=_table_panels(campaign, cells, tables),
+        version=_version(cells),
+        payload=payload,
+        library=library() if drawings else "",
     )
-
-
-_TABLES = {
-    "moves": "What moved beyond noise, and what changed with it",
-    "cells": "Cells: verdicts, accuracy, load",
-    "published": "compared with NVIDIA's published figures",
-    "points": "Measured points",
-    "same": "Parameters and versions that all cells share",
-    "parameters": "Parameters that differ",
-}
 
 
 @functools.cache
 def library() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script."""
-    return str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")).replace(
-        "</script", "<\\/script"
+    script = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+    return script.replace("</script", "<\\/script")
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    loader = jinja2.PackageLoader("servegrid.reporting", "")
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
+    # A browser cannot parse NaN or Infinity in JSON.
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
+    return environment.get_template("page.html.j2")
 
 
-def _header(campaign: str, cells: pl.DataFrame) -> str:
-    gpus = ", ".join(cells["gpu"].drop_nulls().unique(maintain_order=True))
-    where = html.escape(" · ".join((gpus, verdicts(cells), campaign)))
-    return f'<header><p class="brand">servegrid</p><h1>What to ship</h1><p class="where">{where}</p></header>'
-
-
-def _answers(answers: list[Recommendation], verdict: Verdict) -> str:
-    if not answers:
-        return f'<p class="panel">{NOTHING}</p>'
-    unproven = "" if verdict == "passed" else f'<p class="panel">{UNPROVEN}</p>'
-    cards = "".join(_card(chosen, verdict) for chosen in answers)
-    return f'{unproven}<div class="answers">{cards}</div>'
-
-
-def _card(chosen: Recommendation, verdict: Verdict) -> str:
-    """The recommended cell, then its figures, the objective's own first."""
+def _card(chosen: Recommendation) -> Card:
     drop = "" if chosen.metric_drop is None else f"drop {chosen.metric_drop + 0.0:.4f}"
-    figures = {
-        "throughput": (f"{chosen.throughput:.1f}", "inferences/s"),
-        "p99": (f"{chosen.p99_ms:.2f} ms", ""),
-        "accuracy": (chosen.accuracy, drop),
-        "instances": (str(chosen.instances), ""),
-        "batch": (str(chosen.batch), ""),
-        chosen.load[0]: (chosen.load[1], ""),
-    }
-    first = "p99" if chosen.column == "p99_ms" else "throughput"
-    listed = "".join(
-        f"<div{' class=goal' if name == first else ''}><dt>{name}</dt>{_fact(name, text)}"
-        f"{f'<dd class=unit>{unit}</dd>' if unit else ''}</div>"
-        for name, (text, unit) in sorted(figures.items(), key=lambda figure: figure[0] != first)
-    )
-    names = " ".join(_fact(name, getattr(chosen, name), "span") for name in ("format", "precision", "model"))
+    throughput = Figure("throughput", f"{chosen.throughput:.1f}", "inferences/s")
+    p99 = Figure("p99", f"{chosen.p99_ms:.2f} ms")
+    first = [p99, throughput] if chosen.column == "p99_ms" else [throughput, p99]
+    others = [
+        Figure("accuracy", chosen.accuracy, drop),
+        Figure("instances", str(chosen.instances)),
+        Figure("batch", str(chosen.batch)),
+        Figure(*chosen.load),
+    ]
     where = chosen.cell if chosen.gpu is None else f"{chosen.cell} on {chosen.gpu}"
-    kind = "answer" if verdict == "passed" else "answer unproven"
-    return (
-        f'<article class="{kind}" {_of(chosen.model, chosen.gpu)}><h2>{html.escape(chosen.objective)}</h2>'
-        f'<p class="headline">{names}</p><dl>{listed}</dl>'
-        f'<p class="margin"><span>{html.escape(lead_text(chosen))}</span><br>{html.escape(where)}</p>'
-        "</article>"
-    )
+    return Card(chosen, [*first, *others], lead_text(chosen), where)
 
 
-def _fact(name: str, text: str, tag: str = "dd") -> str:
-    return f'<{tag} data-fact="{name}">{html.escape(text)}</{tag}>'
-
-
-def _filters() -> str:
-    picks = "".join(
-        f'<label for="filter-{name}">{name.replace("gpu", "GPU")}<select id="filter-{name}"></select></label>'
-        for name in FILTERS
-    )
-    return f'<nav class="filters" aria-label="Filters">{picks}<span class="count" id="count"></span></nav>'
-
-
-def _measured(cells: pl.DataFrame, measurements: pl.DataFrame, drawings: tuple[Drawing, ...]) -> list[str]:
-    """The panels of the charts, and what each latency limit allows."""
+def _panels(drawings: tuple[Drawing, ...]) -> list[Panel]:
+    """The panels of the charts; a chart that no panel names has one of its own."""
     left = {drawing.name: drawing for drawing in drawings}
-    panels = []
-    for title, note, names in _PANELS:
-        drawn = [left.pop(name) for name in names if name in left]
-        pick = (
-            '<label class="pick">cell<select id="one-cell"></select></label>' if note == "breakdown" else ""
-        )
-        if drawn:
-            panels.append(_panel(title, _note(note), pick, _drawn(drawn)))
-    panels += [_panel(drawing.title, _drawn([drawing])) for drawing in left.values()]
-    return [*panels[:1], _limits(cells, measurements), *panels[1:]]
+    named = [
+        Panel(title, note, [left.pop(name) for name in names if name in left])
+        for title, note, names in PANELS
+    ]
+    own = [Panel(drawing.title, "", [drawing]) for drawing in left.values()]
+    return [panel for panel in (*named, *own) if panel.drawings]
 
 
-_PANELS = (
-    ("Throughput against latency", "pareto", ("pareto-online", "pareto-offline")),
-    ("Where the time of a request goes", "breakdown", ("breakdown-online", "breakdown-offline")),
-    ("Throughput by concurrency and by batch", "by", ("throughput-online", "throughput-offline")),
-    ("Share of the limit", "share", ("share-online", "share-offline")),
-    ("Energy per 1000 inferences", "energy", ("energy-online", "energy-offline")),
-    ("Accuracy, and its drop", "accuracy", ("accuracy",)),
-    ("Load and first request", "load", ("load", "first-request")),
-    ("Campaigns over time", "trail", ("trail-online", "trail-offline")),
-)
-
-
-def _limits(cells: pl.DataFrame, measurements: pl.DataFrame) -> str:
-    """What each latency limit allows: every objective that a reader may have is answered by a row."""
-    rows = []
-    for row in frontier(cells, measurements).sort("p99_ms").iter_rows(named=True):
-        numbers = (f"{row['p99_ms']:.2f}", f"{row['throughput']:.1f}", row["instances"], row["concurrency"])
-        columns = "".join(f'<td class="number">{number}' for number in numbers)
-        rows.append(f"<tr {_of(row['model'], row['gpu'])}>{columns}<td>{html.escape(row['cell'])}")
-    if not rows:
-        return ""
-    titles = ("p99 at most, ms", "inferences/s", "instances", "concurrency")
-    head = "".join(f'<th class="number">{title}' for title in titles)
-    table = f'<div class="wide"><table><tr>{head}<th>ship{"".join(rows)}</table></div>'
-    return _panel("What each latency limit allows, online", table)
-
-
-def _of(model: str, gpu: str | None) -> str:
-    """The attributes by which an answer is shown or hidden as the reader picks."""
-    return f'data-model="{html.escape(model)}" data-gpu="{html.escape(gpu or "")}"'
-
-
-def _drawn(drawings: list[Drawing]) -> str:
-    if len(drawings) == 1:
-        return _chart(drawings[0])
-    titles = {d.name: (d.scenario or d.title).capitalize() for d in drawings}
-    parts = "".join(f"<div><h3>{html.escape(titles[d.name])}</h3>{_chart(d)}</div>" for d in drawings)
-    return f'<div class="pair">{parts}</div>'
-
-
-def _chart(drawing: Drawing) -> str:
-    return f'<div class="chart" id="chart-{drawing.name}"></div>'
-
-
-def _note(name: str) -> str:
-    return f'<p class="note">{MEANING[name]}</p>'
-
-
-def _panel(title: str, *parts: str) -> str:
-    return f'<section class="panel"><h2>{html.escape(title)}</h2>{"".join(parts)}</section>'
-
-
-def _table(name: str, title: str, note: str) -> str:
-    """A table's place; the long list of what all cells share is there for who asks."""
-    place = f'<div id="table-{name}"></div>'
-    if name == "same":
-        place = f"<details><summary>show them</summary>{place}</details>"
-    return _panel(title, f'<p class="note">{html.escape(note)}</p>' if note else "", place)
+def _table_panels(campaign: str, cells: pl.DataFrame, tables: dict[str, Table]) -> list[TablePanel]:
+    failed = (cells["verdict"] == "error").any()
+    notes = {
+        "cells": f"servegrid bundle CELL FOLDER --campaign {campaign} writes what repeats an error."
+        if failed
+        else ""
+    }
+    return [
+        TablePanel(name, title, notes.get(name, ""), folded=name == "same")
+        for name, title in TABLES.items()
+        if name in tables
+    ]
 
 
 def _version(cells: pl.DataFrame) -> str:
     texts = cells["versions"].drop_nulls()
     return str(parse_json(texts[0]).get("servegrid", "")) if texts.len() else ""
-
-
-def _asset(name: str) -> str:
-    return files("servegrid.reporting").joinpath(name).read_text(encoding="utf-8")
-
-
-def _inside_script(value: object) -> str:
-    """JSON that cannot end the script element it stands in."""
-    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")

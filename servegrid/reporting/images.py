@@ -16,7 +16,7 @@ from servegrid.reporting.tables import cell_rows, point_rows
 
 WIDTH = 640
 MOST = 40
-"""Cells in one image: the fastest. The page has all, and can be filtered."""
+"""The most cells in one image: the fastest. The page has all cells."""
 
 
 def write_images(
@@ -26,7 +26,7 @@ def write_images(
     drawings: tuple[Drawing, ...],
     trail: pl.DataFrame,
 ) -> None:
-    """Write `<model>-<gpu>/<chart>.svg` and `.png`; a breakdown is of the scenario's answer."""
+    """Write `<model>-<gpu>/<chart>.svg` and `.png`; a breakdown shows the recommended cell."""
     of_cells, of_points = cell_rows(cells, measurements), point_rows(measurements)
     of_trail = point_rows(trail)
     answers: dict[tuple[object, ...], str] = {}

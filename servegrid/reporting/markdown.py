@@ -23,30 +23,30 @@ def document(
     cells: pl.DataFrame,
     measurements: pl.DataFrame,
     slo: Slo | None = None,
-    beside: pl.DataFrame | None = None,
+    published: pl.DataFrame | None = None,
     moves: Sequence[Move] = (),
 ) -> str:
-    """The whole report; `beside` has NVIDIA's published rows and ours, `moves` the changes since the
-    campaign before."""
+    """The whole report; `published` has our points with NVIDIA's rows, `moves` the changes since earlier
+    campaigns."""
     parts = [*_head(campaign, cells, measurements, slo), "## Cells", _cells(cells)]
     errors = cells.filter(pl.col("verdict") == "error")
     if errors.height:
-        again = f"`servegrid bundle CELL FOLDER --campaign {campaign}` repeats the error elsewhere."
+        again = f"`servegrid bundle CELL FOLDER --campaign {campaign}` writes what repeats the error."
         parts += ["## Errors", _errors(errors), again]
     if moves:
-        parts += ["## Moved beyond noise", _moves(moves)]
+        parts += ["## Changes beyond noise", _moves(moves)]
     for scenario in ("offline", "online"):
         rows = measurements.filter(pl.col("scenario") == scenario)
         if rows.height:
             parts += [f"## {scenario.capitalize()}", _points(rows)]
-    if beside is not None and beside.height:
-        parts += ["## Compared with NVIDIA's published figures", _beside(beside)]
+    if published is not None and published.height:
+        parts += ["## Compared with NVIDIA's published figures", _published(published)]
     parts += ["## Time", _time(cells), "## Versions", _versions(cells)]
     return "\n\n".join(parts) + "\n"
 
 
 def summary(campaign: str, cells: pl.DataFrame, measurements: pl.DataFrame, slo: Slo | None = None) -> str:
-    """What to ship, how many cells ended how, and the first of those that failed: small for any campaign."""
+    """The recommendations, the count of each verdict, and the first failed cells: short for any campaign."""
     parts = [*_head(campaign, cells, measurements, slo), "## Cells", verdicts(cells)]
     failed = cells.filter(pl.col("verdict").is_in(FAILING))
     parts += [_cells(failed.head(FAILED_SHOWN))] if failed.height else []
@@ -54,13 +54,13 @@ def summary(campaign: str, cells: pl.DataFrame, measurements: pl.DataFrame, slo:
 
 
 def verdicts(cells: pl.DataFrame) -> str:
-    """How many cells ended how."""
+    """The number of cells of each verdict."""
     counts = cells["verdict"].value_counts(sort=True).iter_rows()
     return ", ".join(f"{number} {verdict}" for verdict, number in counts) or "no cell has finished yet"
 
 
 def _head(campaign: str, cells: pl.DataFrame, measurements: pl.DataFrame, slo: Slo | None) -> list[str]:
-    ship = _answer(cells, measurements, slo)
+    ship = _recommendations(cells, measurements, slo)
     return [f"# servegrid campaign {campaign}", _where(cells), "## What to ship", ship]
 
 
@@ -74,7 +74,7 @@ def _where(cells: pl.DataFrame) -> str:
     return ", ".join([f"On {row['gpu']} (profile `{row['profile']}`)", *known]) + "."
 
 
-def _answer(cells: pl.DataFrame, measurements: pl.DataFrame, slo: Slo | None) -> str:
+def _recommendations(cells: pl.DataFrame, measurements: pl.DataFrame, slo: Slo | None) -> str:
     found, verdict = best(cells, measurements, slo)
     rows = [
         (
@@ -120,12 +120,12 @@ def _metrics(text: str | None) -> str:
 
 def _errors(errors: pl.DataFrame) -> str:
     rows = [(row["cell"], row["log"] or "", row["command"] or "") for row in errors.iter_rows(named=True)]
-    return _table(("cell", "log", "repeat it with"), rows)
+    return _table(("cell", "log", "command to repeat"), rows)
 
 
 def _moves(moves: Sequence[Move]) -> str:
     rows = [(m.cell, m.what, m.before, m.after, m.by, m.campaigns[0], m.with_it) for m in moves]
-    return _table(("cell", "what", "from", "to", "by", "since campaign", "what changed with it"), rows)
+    return _table(("cell", "figure", "from", "to", "by", "since campaign", "settings that changed"), rows)
 
 
 def _points(rows: pl.DataFrame) -> str:
@@ -155,7 +155,7 @@ def _points(rows: pl.DataFrame) -> str:
     return _table(("cell", "batch", "concurrency", *columns, "stable"), body)
 
 
-def _beside(rows: pl.DataFrame) -> str:
+def _published(rows: pl.DataFrame) -> str:
     named = [column for column in PUBLISHED if column.name in rows.columns]
     body = [
         [_number(row[c.name], c.digits) if c.digits is not None else str(row[c.name] or "") for c in named]
@@ -165,7 +165,7 @@ def _beside(rows: pl.DataFrame) -> str:
 
 
 def _trust(stable: bool, failed_checks: Sequence[str] | None) -> str:
-    """Whether a point is stable, and which other checks it fails."""
+    """Whether a point is stable, and the other trust checks that it fails."""
     return ", ".join(["yes" if stable else "unstable", *other_checks(failed_checks)])
 
 

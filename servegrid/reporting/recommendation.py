@@ -13,7 +13,7 @@ from servegrid.domain.values import Scenario, Value
 from servegrid.loadgen.base import STABLE_WINDOWS, spread
 
 OF_CELL = ("cell", "profile")
-"""What names a cell's rows: a campaign may run one cell on several devices."""
+"""The key of a cell in a campaign, which may run the cell on several devices."""
 OF_MODEL = ("model", "profile", "gpu")
 """A recommendation is made for each of these."""
 REQUIRED = ("model", "format", "precision", "instances", "batch", "throughput", "p99_ms")
@@ -22,8 +22,8 @@ REQUIRED = ("model", "format", "precision", "instances", "batch", "throughput", 
 
 NOTHING = "Nothing: no cell passed with a stable point."
 UNPROVEN = (
-    "Nothing: no cell passed. The best measured cells follow; no metric has proven them, so they are no "
-    "recommendations."
+    "Nothing: no cell passed. The best measured cells follow. No task metric was computed for them: they are "
+    "no recommendations."
 )
 
 
@@ -96,19 +96,19 @@ class Recommendation(Value):
 
     @property
     def accuracy(self) -> str:
-        """The served model's metric in words."""
+        """The served model's metric as text."""
         return "no metric" if self.served_metric is None else f"{self.metric} {self.served_metric:.4f}"
 
     @property
     def load(self) -> tuple[str, str]:
-        """What kept the model busy: its name, and how much of it."""
+        """The load of the point: its kind and its value."""
         if self.request_rate is None:
             return "concurrency", str(self.concurrency)
         return "requests/s", f"{self.request_rate:g}"
 
     @property
     def sentence(self) -> str:
-        """The whole in one line."""
+        """The recommendation in one line."""
         return (
             f"{self.objective[0].upper()}{self.objective[1:]}: {self.cell}, {self.instances} instance(s), "
             f"{load_in_words(self.model_dump())}: {self.throughput:.1f} inferences/s, "
@@ -172,20 +172,27 @@ CLOSED = pl.col("stable") & pl.col("request_rate").is_null()
 
 
 def _answers(objective: Objective) -> pl.Expr:
-    """Which points an objective chooses from."""
+    """The points that an objective chooses from."""
     if objective.slo is None:
         return CLOSED
     if objective.at_rate:
         return (
-            pl.col("slo_best") & pl.col("request_rate").is_not_null() & (pl.col("slo") == str(objective.slo))
+            pl.col("slo_best")
+            & pl.col("request_rate").is_not_null()
+            & (pl.col("slo") == str(objective.slo))
+            & (pl.col("stable") | (pl.col("verdict") != "unstable"))
         )
     return CLOSED & (pl.col(objective.slo.column) <= objective.slo.limit_ms)
 
 
 def _of_verdict(cells: pl.DataFrame, measurements: pl.DataFrame, verdict: Verdict) -> pl.DataFrame:
-    """The points of the cells with a verdict, each with its cell's accuracy."""
-    of_verdict = cells.filter(pl.col("verdict") == verdict)
-    accuracy = of_verdict.select(*OF_CELL, "metric", "served_metric", "metric_drop")
+    """The points of the cells with a verdict, each with its cell's accuracy.
+
+    A correct cell that is unstable in one scenario counts as passed with its stable points of the other.
+    """
+    proven = (pl.col("verdict") == "unstable") & pl.col("served_metric").is_not_null()
+    of_verdict = cells.filter((pl.col("verdict") == verdict) | (proven & (verdict == "passed")))
+    accuracy = of_verdict.select(*OF_CELL, "verdict", "metric", "served_metric", "metric_drop")
     return measurements.drop_nulls(REQUIRED).join(accuracy, on=OF_CELL, nulls_equal=True)
 
 
@@ -213,7 +220,7 @@ def other_checks(failed_checks: Sequence[str] | None) -> list[str]:
 
 
 def lead_text(chosen: Recommendation) -> str:
-    """The trust checks that the point fails; its lead in words, and whether that exceeds the noise."""
+    """The trust checks that the point fails, then its lead, and whether that lies within the noise."""
     failed = other_checks(chosen.failed_checks)
     against = [f"failed checks: {', '.join(failed)}"] if failed else []
     if not chosen.stable:

@@ -19,7 +19,7 @@ KIND = pl.concat_str(
     separator=" ",
     ignore_nulls=True,
 ).alias("kind")
-"""What a cell's colour stands for."""
+"""Format, precision and accelerator: one colour of the charts."""
 
 
 LOAD = (
@@ -35,13 +35,12 @@ LOAD = (
     .alias("load")
 )
 ENERGY = (1e3 * pl.col("power_w") / pl.col("throughput")).alias("energy_j_per_1000")
-"""Joules for 1000 inferences: the card's average power, in W, over inferences/s; null where the card did not
-tell its power."""
+"""Joules for 1000 inferences: the card's average power in W over inferences/s; null if the power is not
+known."""
 
 
 class Table(Value):
-    """What the page draws a table from: its columns, the values of every column it needs, filters too, and
-    how many rows it shows at first."""
+    """A table of the page: its columns, their values and the filters', and the rows shown at first."""
 
     name: str
     columns: tuple[Column, ...]
@@ -50,7 +49,7 @@ class Table(Value):
 
 
 def cell_rows(cells: pl.DataFrame, measurements: pl.DataFrame) -> pl.DataFrame:
-    """One row a cell; how long its dynamic serving took to load and to answer first comes from its points."""
+    """One row a cell; load time and first request come from its online points."""
     online = measurements.filter(pl.col("scenario") == "online")
     loading = online.unique(OF_CELL, keep="first").select(*OF_CELL, "load_s", "first_request_ms")
     found = cells.join(loading, on=OF_CELL, how="left", nulls_equal=True, maintain_order="left")
@@ -58,7 +57,7 @@ def cell_rows(cells: pl.DataFrame, measurements: pl.DataFrame) -> pl.DataFrame:
 
 
 def in_a_line(reason: str) -> str:
-    """A verdict's reason without its middle: what failed, and the last of its log, which is the error."""
+    """The first and the last line of a reason: what failed, and the error at the end of its log."""
     lines = reason.strip().splitlines() or [""]
     return lines[0] if len(lines) == 1 else f"{lines[0]}: {lines[-1].strip()}"
 
@@ -74,8 +73,7 @@ def tables(
     published: dict[str, pl.DataFrame] | None = None,
     past: Past | None = None,
 ) -> dict[str, Table]:
-    """Every table of the page by its name; `published` has the published figures of models, `past` what
-    earlier campaigns tell."""
+    """Every table of the page by its name; `published` has the published figures by model."""
     of_cells, of_points = cell_rows(cells, measurements), point_rows(measurements)
     same, varying = parameters(cells)
     found = {
@@ -99,7 +97,7 @@ def tables(
 
 
 def _move_rows(moves: Sequence[Move], cells: pl.DataFrame) -> pl.DataFrame:
-    """One row a move, with what the reader can pick by."""
+    """One row a change, with the columns of the filters."""
     rows = [
         move.model_dump(include={"cell", "profile", "what", "before", "after"})
         | {"by": move.by, "changed_with_it": move.with_it, "to": move.campaigns[1]}
@@ -109,7 +107,7 @@ def _move_rows(moves: Sequence[Move], cells: pl.DataFrame) -> pl.DataFrame:
 
 
 def parameters(cells: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Everything that was set and every version: what all cells share, and the rest by cell."""
+    """Every setting and version: those that all cells share, and the others by cell."""
     rows = [dict(_flat(row)) for row in cells.select(*_PARAMETERS).iter_rows(named=True)]
     names = list(dict.fromkeys(name for row in rows for name in row))
     values = {name: {row.get(name, "") for row in rows} for name in names}
@@ -133,7 +131,7 @@ _PARAMETERS = (
 
 
 def _flat(row: dict[str, Any]) -> Iterable[tuple[str, str]]:
-    """Columns that hold JSON become one parameter for each of their fields."""
+    """The parameters of a row; each field of a JSON column is one parameter."""
     for name, value in row.items():
         if name in _JSON:
             for key, inner in parse_json(value).items():
@@ -166,7 +164,7 @@ def _table(name: str, frame: pl.DataFrame, columns: Sequence[Column], first: int
 
 
 def _packed(column: pl.Series) -> dict[str, list[Any]] | list[Any]:
-    """Numbers, to six significant digits; of anything else each value once, and where it stands."""
+    """Numbers with six significant digits; other values once, with their places."""
     if column.dtype.is_float():
         finite = column.set(column.is_infinite() | column.is_nan(), None)
         return finite.round_sig_figs(6).to_list()

@@ -10,6 +10,7 @@ from typing import IO
 import polars as pl
 
 from servegrid.campaign import results
+from servegrid.campaign.layout import CampaignLayout
 from servegrid.campaign.options_file import objective
 from servegrid.domain.errors import UserError
 from servegrid.domain.slo import Slo
@@ -28,29 +29,30 @@ from servegrid.store.site import default_site
 
 
 def write(folder: Path, slo: Slo | None = None) -> str:
-    """Write every form of the report into the campaign's folder, for its own objective or for another that is
-    given; returns the Markdown.
+    """Write every form of the report into the campaign's folder, by default for its own latency objective;
+    returns the Markdown.
 
     Raises:
         UserError: there is no such campaign.
     """
+    layout = CampaignLayout(folder=folder)
     cells, measurements = results.read(folder)
     slo = slo or objective(folder)
     models = cells["model"].unique(maintain_order=True).to_list()
     theirs = published_table.read(default_site().models, models)
-    write_atomic(folder / "cells.parquet", _bytes(cells.write_parquet))
-    write_atomic(folder / "measurements.parquet", _bytes(measurements.write_parquet))
+    write_atomic(layout.cells, _bytes(cells.write_parquet))
+    write_atomic(layout.measurements, _bytes(measurements.write_parquet))
     for scenario in ("offline", "online"):
         table = results.published_columns(measurements, scenario)
-        write_atomic(folder / f"{scenario}.csv", _bytes(table.write_csv))
+        write_atomic(layout.published_columns(scenario), _bytes(table.write_csv))
     before = past(folder, (cells, measurements))
     moved = [move for move in before.moves if move.campaigns[1] in cells["campaign"]]
     text = document(folder.name, cells, measurements, slo, join_published(measurements, theirs), moved)
-    write_atomic(folder / "report.md", text)
+    write_atomic(layout.markdown, text)
     shown = tables(cells, measurements, theirs, before)
     drawings = of_campaign(shown)
-    write_atomic(folder / "report.html", page(folder.name, cells, measurements, shown, drawings, slo))
-    write_images(folder / "charts", cells, measurements, drawings, before.trail)
+    write_atomic(layout.report, page(folder.name, cells, measurements, shown, drawings, slo))
+    write_images(layout.charts, cells, measurements, drawings, before.trail)
     return text
 
 
@@ -69,12 +71,13 @@ def write_like_published(folder: Path) -> Path:
             parts += [f"# {model}", render(in_published_form(cells, of_model, table))]
     if not parts:
         raise UserError(f"{folder.name}: no point of a model that has a published.csv below models/")
-    write_atomic(folder / "published.md", "\n\n".join(parts))
-    return folder / "published.md"
+    path = CampaignLayout(folder=folder).published
+    write_atomic(path, "\n\n".join(parts))
+    return path
 
 
 def _bytes(write: Callable[[IO[bytes]], None]) -> bytes:
-    """What it would write to a file. Polars does not tell a full disk by its name."""
+    """What `write` writes. Polars hides the error of a full disk, so the bytes are written here."""
     file = io.BytesIO()
     write(file)
     return file.getvalue()

@@ -9,6 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from servegrid.campaign.layout import CampaignLayout
+
 pytestmark = pytest.mark.check
 
 CELL = "tiny_mlp-tiny-onnx-fp32"
@@ -21,8 +23,8 @@ def test_a_cell_against_itself_at_every_point(command: Any, tmp_path: Path) -> N
     assert "from 2 pairs" in output
     (case,) = ElementTree.parse(form).getroot().findall("testcase")  # noqa: S314  # our own
     assert case.get("name") == CELL
-    folder = command.campaign
-    orders = sorted((folder / "logs").glob("*.runs.json"))
+    logs = CampaignLayout(folder=command.campaign).profile("cpu").logs
+    orders = sorted(logs.glob("*.runs.json"))
     points = {
         (order["batch"], order["concurrency"]) for order in map(json.loads, map(Path.read_text, orders))
     }

@@ -33,7 +33,7 @@ def schedules(command: Any) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_a_worker_runs_the_deployment(command: Any, tmp_path: Path, monkeypatch: Any) -> None:
-    for state in ("created", "was there"):
+    for state in ("created", "exists"):
         code, output = command.run("pools", "create")
         assert code == 0, output
         assert output.count(state) == len(list((ROOT / "gpu_profiles").glob("*.yaml"))) + 1

@@ -12,6 +12,7 @@ import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2 as pb
 
+from servegrid.campaign.layout import CampaignLayout
 from servegrid.domain.plugins import load_profile
 from servegrid.domain.root import ROOT
 from servegrid.host.environment import gpu_names, matches
@@ -41,8 +42,9 @@ def test_every_cell_is_right_on_the_card(profile: str, make_command: Callable[[P
     assert len(cells) == 4
     assert set(cells["verdict"]) <= {"passed", "unstable"}, cells["reason"].to_list()
     assert set(cells["gpu"]) == {gpu_names()[0]}
+    files = CampaignLayout(folder=command.campaign).profile(cells["profile"][0])
     for name in cells["cell"]:
-        text = (command.campaign / "repositories" / name / "bert_large_qa" / "config.pbtxt").read_text()
+        text = (files.repository(name) / "bert_large_qa" / "config.pbtxt").read_text()
         config = text_format.Parse(text, pb.ModelConfig())
         assert config.instance_group[0].kind == pb.ModelInstanceGroup.KIND_GPU
         assert "pipelined" in config.parameters

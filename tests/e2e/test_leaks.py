@@ -28,6 +28,7 @@ NOOP = """
 import sys
 import flows.cell as cells
 from contextlib import ExitStack
+from servegrid.campaign.layout import ProfileLayout
 from servegrid.cli.main import main
 from servegrid.checks.verdict import Correctness
 from servegrid.checks.invariance import Invariance
@@ -48,8 +49,8 @@ def build_cell(plugin, cell, campaign, at):
     )
 
 
-def measure_cell(plugin, cell, built, choice, at, result):
-    repository = at.logs.parent / "repositories" / cell.name
+def measure_cell(plugin, cell, built, choice, at, record):
+    repository = ProfileLayout(folder=at.logs.parent).repository(cell.name)
     repository.mkdir(parents=True)
     with server(choice, at.site, repository, at.logs / f"{cell.name}.log") as running:
         with connect(running.grpc_url, running.channel) as client, ExitStack() as stack:

@@ -11,6 +11,8 @@ import pytest
 from onnx import TensorProto as T
 from onnx import helper
 
+from servegrid.campaign.layout import CampaignLayout
+
 pytestmark = pytest.mark.check
 
 PUBLISHED = Path(__file__).parents[1] / "published"
@@ -45,7 +47,8 @@ def test_onnx_file_is_served_and_measured(command: Any, tmp_path: Path) -> None:
     assert cell["cell"] == "my_net-file-onnx-fp32-b2-c1"
     assert cell["verdict"] in ("measured", "unstable")  # how steady it is depends on what else runs
     assert cell["largest_difference"] < 1e-5
-    with np.load(command.campaign / "predictions" / cell["cell"] / "served.npz") as served:
+    files = CampaignLayout(folder=command.campaign).profile("cpu")
+    with np.load(files.predictions(cell["cell"]) / "served.npz") as served:
         weights = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
         logits = np.exp(x @ weights)
         np.testing.assert_allclose(served["y"], logits / logits.sum(axis=1, keepdims=True), atol=1e-5)

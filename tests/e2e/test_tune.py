@@ -7,6 +7,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from servegrid.campaign.layout import CampaignLayout
+
 pytestmark = pytest.mark.check
 
 CELL = "tiny_mlp-tiny-onnx-fp32"
@@ -27,8 +29,8 @@ def test_the_trace_of_a_small_grid_is_kept(command: Any) -> None:
         assert ", ".join(failed.split()) in output
     left_out = trace.filter(pl.col("max_queue_delay_us") == 9_000_000)
     assert set(left_out["pruned"]) == {"its queue delay alone is the 5000 ms allowed"}
-    configs = (command.campaign / "logs").glob("*.tritonserver.log")
-    assert next(configs).stat().st_size > 0
+    log = CampaignLayout(folder=command.campaign).profile("cpu").server_log(CELL)
+    assert log.stat().st_size > 0
     holds = measured["holds"].any()
     assert code == int(not holds)
     assert ("best within p99=5000ms: 1 instance(s)" in output) is holds

@@ -10,7 +10,7 @@ import polars as pl
 from servegrid.reporting.published.table import LENGTH, plain
 from servegrid.reporting.recommendation import OF_CELL
 
-SAID = ("scenario", "card", "triton_release", "format", "precision", "accelerator")
+DEPLOYMENT = ("scenario", "card", "triton_release", "format", "precision", "accelerator")
 PUBLISHED_POINT = ("scenario", "format", "precision", "accelerator", "batch", "concurrency")
 """Columns that two rows must share to be compared."""
 STATED = {
@@ -26,12 +26,12 @@ VARIANT = "full"
 
 
 def figures(table: pl.DataFrame) -> pl.DataFrame:
-    """The points of a published.csv in our names: `SAID`, batch, concurrency and the figures."""
+    """The points of a published.csv in our names: `DEPLOYMENT`, batch, concurrency and the figures."""
     found = []
     for row in table.iter_rows(named=True):
         cells = {plain(name): value for name, value in row.items() if value is not None}
         found.append(
-            {name: row[name] for name in SAID}
+            {name: row[name] for name in DEPLOYMENT}
             | {"batch": int(cells.get("batch") or cells.get("client batch size") or 1)}
             | {"concurrency": int(cells.get("concurrency") or cells.get("concurrent client requests") or 1)}
             | {
@@ -48,8 +48,8 @@ def figures(table: pl.DataFrame) -> pl.DataFrame:
 
 
 def join_published(measurements: pl.DataFrame, tables: dict[str, pl.DataFrame]) -> pl.DataFrame:
-    """Each of our points of the published variant with NVIDIA's row of the same point: that of the same card,
-    or else of the fastest that was published; the ratio of throughputs, and what differs."""
+    """Our points of the published variant with NVIDIA's row of the same point, of the same card or else of
+    the fastest card; the ratio of throughputs, and the differences."""
     found = []
     for model, table in tables.items():
         of_model = measurements.filter((pl.col("model") == model) & (pl.col("variant") == VARIANT))
@@ -79,7 +79,7 @@ def _same_card(row: dict[str, Any]) -> bool:
 
 
 def _differs(row: dict[str, Any]) -> str:
-    """What is not the same, ours first; of what not every table states, where both sides know it."""
+    """The differences, ours first; a setting that not every table states counts where both state it."""
     pairs = [
         ("card", row["gpu"], row["gpu"] if row["same"] else row["card"]),
         ("Triton", row["triton_release"], row["triton_release_right"]),
@@ -87,15 +87,15 @@ def _differs(row: dict[str, Any]) -> str:
         ("backend", row["backend"], "native"),
         ("weights", "random" if row["random_weights"] else "trained", "trained"),
     ]
-    stated = [(title, _said(row[ours]), row[f"published_{ours}"]) for ours, (title, _) in STATED.items()]
+    stated = [(title, _printed(row[ours]), row[f"published_{ours}"]) for ours, (title, _) in STATED.items()]
     pairs += [pair for pair in stated if None not in pair]
     return "; ".join(
-        f"{what} {mine}, theirs {theirs or 'not said'}" for what, mine, theirs in pairs if mine != theirs
+        f"{what} {mine}, theirs {theirs or 'not stated'}" for what, mine, theirs in pairs if mine != theirs
     )
 
 
-def _said(value: object) -> str | None:
-    """A setting of ours as the published tables would say it; null where there is none."""
+def _printed(value: object) -> str | None:
+    """A setting of ours as the published tables print it; null where there is none."""
     if isinstance(value, bool):
         return "Enabled" if value else "Disabled"
     if isinstance(value, list | pl.Series):

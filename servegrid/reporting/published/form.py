@@ -54,7 +54,7 @@ PARAMETERS: dict[str, Read] = {
     "device kind": lambda row: row["device_kind"],
     "torch jit": lambda row: row["torch_jit"],
 }
-"""A published name, in lower case and without its unit -> what our row says of it; `-` is not known."""
+"""A published name, in lower case and without its unit -> its value in our row; `-`: unknown."""
 
 
 def in_published_form(
@@ -77,12 +77,12 @@ def in_published_form(
             tuple(_printed(row, name, theirs[name]) for name in wanted.columns)
             for row in points.iter_rows(named=True)
         ]
-        parameters = {name: _said(name, first) for name in wanted.parameters}
+        parameters = {name: _parameter(name, first) for name in wanted.parameters}
         found.append(section(str(scenario), title, parameters, wanted.columns, figures))
     return tuple(found)
 
 
-def _said(name: str, row: dict[str, Any]) -> str:
+def _parameter(name: str, row: dict[str, Any]) -> str:
     read = PARAMETERS.get(plain(name))
     value = read(row) if read else None
     return "-" if value is None else str(value)
@@ -92,7 +92,7 @@ def _printed(row: dict[str, Any], name: str, as_published: pl.Series) -> str:
     """A figure with as many digits as the published column has."""
     read = PUBLISHED_FIGURES.get(plain(name))
     if read is None:
-        return _said(name, row)
+        return _parameter(name, row)
     value = read(row)
     if not isinstance(value, float):
         return "-" if value is None else str(value)

@@ -1,7 +1,7 @@
 """`models/<model>/published.csv`: NVIDIA's figures of a model, made by docs/make_published.py.
 
-It has a row for each row of a published table: what we call it, then `parameter: ...` and `column: ...` under
-the document's own names, so that the file holds the form as well as the figures.
+One row for each row of a published table: our names of it, then `parameter: ...` and `column: ...` under the
+document's own names, so that the file keeps the form of the table too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PARAMETER, COLUMN, EXAMPLE = "parameter: ", "column: ", "example: "
 LENGTH = pl.coalesce(
     pl.col("parameters").str.json_path_match(f"$.{name}") for name in ("max_seq_length", "sequence_length")
 ).alias("length")
-"""Of our rows what the published tables call the sequence length, as text."""
+"""The sequence length of our rows, as text."""
 
 
 class Form(Value):

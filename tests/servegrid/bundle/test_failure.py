@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from servegrid.bundle.bundle import bundle
+from servegrid.campaign.layout import CampaignLayout, ProfileLayout
 from servegrid.campaign.results import Row, Writer
 from servegrid.domain.errors import StepError, UserError
 from servegrid.domain.values import Interface, Serving
-from servegrid.formats.fields import EngineFields
 from servegrid.formats.repository import write_repository
 from servegrid.frameworks.fields import PrepareFields
 from servegrid.host import containers
@@ -53,6 +53,11 @@ def campaign(site: Site, tmp_path: Path) -> tuple[Path, Site]:
     return folders["results"] / "c1", site.model_copy(update=folders)
 
 
+def files(campaign: Path) -> ProfileLayout:
+    """Where the cell's files lie."""
+    return CampaignLayout(folder=campaign).profile("cpu")
+
+
 def bundled(campaign: Path, site: Site, target: Path, **ended: object) -> Path:
     """The bundle of an error cell that ended like this; whatever it was made from is gone then."""
     Writer(campaign).append("cell", CELL | ended)
@@ -62,7 +67,7 @@ def bundled(campaign: Path, site: Site, target: Path, **ended: object) -> Path:
     return target
 
 
-def test_failed_step_is_repeated_from_the_pack_alone(campaign: tuple[Path, Site], tmp_path: Path) -> None:
+def test_failed_step_is_repeated_from_the_bundle_alone(campaign: tuple[Path, Site], tmp_path: Path) -> None:
     folder, site = campaign
     plugin, library, sources = site.models / "toy", tmp_path / "library", site.sources / "toy"
     for path, text in (
@@ -76,7 +81,7 @@ def test_failed_step_is_repeated_from_the_pack_alone(campaign: tuple[Path, Site]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     at = Workplace(
-        site=site, plugin=plugin, paths=(library,), logs=folder / "logs", profile="test-failure",
+        site=site, plugin=plugin, paths=(library,), logs=files(folder).logs, profile="test-failure",
         cell="toy-onnx", timeout_s=30,
     )  # fmt: skip
     fields = PrepareFields(variant="tiny", parameters={"more": str(tmp_path / "more.txt")})
@@ -112,9 +117,9 @@ def test_model_that_did_not_load_is_loaded_again_by_a_bare_server(
     artifact.mkdir()
     (artifact / "model.onnx").write_bytes(b"no model")
     serving = Serving(batching="dynamic", max_batch_size=8)
-    write_repository(folder / "repositories" / "toy-onnx", "toy", "onnx", serving, io, artifact)
-    log = folder / "logs" / "toy-onnx.tritonserver.log"
-    log.parent.mkdir()
+    write_repository(files(folder).repository("toy-onnx"), "toy", "onnx", serving, io, artifact)
+    log = files(folder).server_log("toy-onnx")
+    log.parent.mkdir(parents=True)
     log.write_text("it did not load")
     target = bundled(
         folder, site, tmp_path / "failure", reason="the server did not load toy", log=str(log),
@@ -142,10 +147,10 @@ def test_failure_that_no_step_alone_repeats_is_repeated_by_the_whole_cell(
     assert again.stdout == "servegrid sweep --model toy\n"
 
 
-def test_a_missing_job_file_is_named_and_nothing_is_left(campaign: tuple[Path, Site], tmp_path: Path) -> None:
+def test_missing_job_is_named_and_nothing_is_left(campaign: tuple[Path, Site], tmp_path: Path) -> None:
     folder, site = campaign
     command = "python -P -m servegrid.frameworks /elsewhere/toy-onnx.export.json --output /tmp/x"
-    with pytest.raises(UserError, match=r"toy-onnx\.export\.json.*again"):
+    with pytest.raises(UserError, match=r"toy-onnx\.export\.json"):
         bundled(folder, site, tmp_path / "failure", reason="broke", command=command)
     assert not (tmp_path / "failure").exists()
 
@@ -157,18 +162,9 @@ def test_step_of_another_environment_is_repeated_there(
     """Without a docker engine and the environment: a stand-in runs in their place and records its call."""
     folder, site = campaign
     (plugin := site.models / "toy").mkdir(parents=True)
-    (folder / "logs").mkdir()
-    job_path = folder / "logs" / "toy-onnx.convert_tftrt.json"
-    fields = EngineFields.model_validate(
-        {
-            "precision": "fp16",
-            "tolerances": {"absolute": 0.1, "cosine": 0.99},
-            "shapes": {},
-            "workspace_bytes": None,
-            "card": {},
-        }
-    )
-    job = Job(step="convert_tftrt", fields=fields, inputs={"source": plugin}, plugin=plugin, output=tmp_path)
+    job_path = files(folder).logs / "toy-onnx.convert_tftrt.json"
+    job_path.parent.mkdir(parents=True)
+    job = Job(step="convert_tftrt", fields={}, inputs={"export": plugin}, plugin=plugin, output=tmp_path)
     job_path.write_text(job.model_dump_json())
     (tool := tmp_path / "bin" / ("docker" if image else "python")).parent.mkdir()
     tool.write_text('#!/bin/sh\necho "$PYTHONPATH" "$@"')

@@ -13,7 +13,7 @@ import pytest
 from servegrid.campaign import campaign as campaigns
 from servegrid.campaign import leases
 from servegrid.campaign.campaign import create, leading, new_campaign, read, run_lease, unreached, working
-from servegrid.campaign.options_file import objective, profile_folder
+from servegrid.campaign.options_file import objective
 from servegrid.campaign.results import Writer
 from servegrid.domain.errors import UserError
 from servegrid.domain.slo import parse
@@ -130,14 +130,5 @@ def test_run_of_the_leaders_own_process_goes_on(tmp_path: Path) -> None:
         assert leases.holder(run_lease(tmp_path, SweepOptions())) == "own"
 
 
-def test_profiles_of_one_campaign_keep_their_files_apart(tmp_path: Path, plans: tuple[KeptPlan, ...]) -> None:
-    assert profile_folder(tmp_path, "a") == tmp_path
-    create(tmp_path / "one", OPTIONS, plans)
-    assert profile_folder(tmp_path / "one", "cpu") == tmp_path / "one"
-    both = OPTIONS.model_copy(update={"profiles": ("a", "b")})
-    create(tmp_path / "two", both, plans)
-    assert profile_folder(tmp_path / "two", "a") == tmp_path / "two" / "a"
-
-
-def test_names_of_campaigns_do_not_repeat() -> None:
+def test_campaigns_have_names_of_their_own() -> None:
     assert len({new_campaign() for _ in range(50)}) == 50

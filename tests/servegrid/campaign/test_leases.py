@@ -49,7 +49,7 @@ def test_lease_is_seen_while_it_is_held_and_free_when_the_holder_was_killed(tmp_
     assert holder(path) is None
 
 
-def test_lease_is_waited_for(tmp_path: Path) -> None:
+def test_holding_waits_for_the_lease(tmp_path: Path) -> None:
     path = tmp_path / "run.lock"
     process = hold(path, "one")
     with pytest.raises(HeldError), holding(path, "two", wait_s=0.1):
@@ -59,7 +59,7 @@ def test_lease_is_waited_for(tmp_path: Path) -> None:
         assert holder(path) == "two"
 
 
-def test_asking_does_not_take_the_lease(tmp_path: Path) -> None:
+def test_holder_does_not_take_the_lease(tmp_path: Path) -> None:
     path = tmp_path / "run.lock"
     with holding(path, "one", wait_s=0):
         pass

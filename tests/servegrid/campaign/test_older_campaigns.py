@@ -35,7 +35,7 @@ def test_a_renamed_column_is_read_under_its_old_name() -> None:
     assert measurements.height == 12
 
 
-def test_its_report_is_written_anew_and_its_history_read(campaigns: Path) -> None:
+def test_report_and_history_of_an_older_campaign(campaigns: Path) -> None:
     folder = sorted(campaigns.iterdir())[0]
     assert read(folder).options.generator == "client"
     assert unreached(folder) == []
@@ -44,7 +44,7 @@ def test_its_report_is_written_anew_and_its_history_read(campaigns: Path) -> Non
     assert moves(campaigns, None) == []
 
 
-def test_it_is_compared(campaigns: Path) -> None:
+def test_older_campaigns_are_compared(campaigns: Path) -> None:
     a, b = (read_repeats(path.name, campaigns) for path in sorted(campaigns.iterdir()))
     found = compare(a, b, Rule())
     assert found.cells and not found.regressed

@@ -18,7 +18,7 @@ def report(results: Path, campaign: str, **row: object) -> None:
     pl.DataFrame([CELL | row], schema=CELLS).write_parquet(results / campaign / "cells.parquet")
 
 
-def test_last_run_of_a_cell_is_the_one_that_began_last_whenever_it_was_reported(tmp_path: Path) -> None:
+def test_last_run_of_a_cell_is_the_one_that_began_last(tmp_path: Path) -> None:
     report(tmp_path, "20260104", wall_s=4.0)  # older than the column `started_at`
     report(tmp_path, "nightly", wall_s=2.0, started_at="2026-01-06T01:00:00.000+00:00")
     report(tmp_path, "after-driver", wall_s=1.0, started_at="2026-01-07T01:00:00.000+00:00")

@@ -61,7 +61,7 @@ def test_help_loads_nothing_heavy(words: tuple[str, ...]) -> None:
     assert "Usage:" in done.stdout
 
 
-def test_version_is_the_package_s_and_loads_nothing_heavy() -> None:
+def test_version_loads_nothing_heavy() -> None:
     done = of_a_process("--version")
     version = importlib.metadata.version("servegrid")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"servegrid {version}\n", "loaded:\n")

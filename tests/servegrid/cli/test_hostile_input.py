@@ -75,10 +75,10 @@ def test_hostile_text_in_every_option(kind: str, servegrid: Run, home: Path, hap
         if name in FREE and TEXTS[kind].isprintable() and TEXTS[kind]:
             continue
         flag = _flag(name)
-        required = {"shapes": ["--onnx", "x.onnx"], "samples": ["--onnx", "x.onnx"], "queue": ["--workers"]}
+        needed = {"shapes": ["--onnx", "x.onnx"], "samples": ["--onnx", "x.onnx"], "queue": ["--workers"]}
         server = ["--server", "remote", "--url", "grpcs://h:1"]
-        required |= {"ca_file": server, "headers_file": server}
-        message = refusal(servegrid, home, "plan", f"{flag}={TEXTS[kind]}", *required.get(name, []))
+        needed |= {"ca_file": server, "headers_file": server}
+        message = refusal(servegrid, home, "plan", f"{flag}={TEXTS[kind]}", *needed.get(name, []))
         named = (name, flag, f"unknown {flag.strip('-')}", "unknown GPU profile", f"{name}.0", "server")
         assert any(word in message for word in named) or name in ("formats", "shapes", "samples"), message
     happened(message)
@@ -139,6 +139,11 @@ def test_hostile_name_of_a_campaign_or_cell(
         assert "unknown cell" in refusal(servegrid, home, *words)
     assert not (tmp_path / "bundle").exists()
     happened(message)
+
+
+def test_time_that_is_not_finite_is_refused(servegrid: Run, home: Path) -> None:
+    for text in ("inf", "nan"):
+        assert "window_s" in refusal(servegrid, home, "plan", "--window-s", text)
 
 
 DAMAGED = {"empty": b"", "cut off": b"PAR1\x15\x04", "text": b"model,verdict\n", "binary": bytes(range(256))}

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from servegrid.campaign.columns import MEASURED
+from servegrid.campaign.layout import CampaignLayout
 from servegrid.campaign.results import Row, Writer
 
 Run = Callable[..., tuple[int, str]]
@@ -33,8 +34,9 @@ def campaign(home: Path, name: str, age_s: int, verdicts: dict[str, str]) -> Non
     for place, (cell, verdict) in enumerate(verdicts.items()):
         writer.append("cell", CELL | {"campaign": name, "cell": cell, "verdict": verdict})
         writer.append("measurement", POINT | {"campaign": name, "cell": cell, "throughput": 100.0 - place})
-        (folder / "repositories" / cell / "toy").mkdir(parents=True)
-        predictions = folder / "predictions" / cell
+        files = CampaignLayout(folder=folder).profile("cpu")
+        (files.repository(cell) / "toy").mkdir(parents=True)
+        predictions = files.predictions(cell)
         predictions.mkdir(parents=True)
         np.savez(predictions / "inputs.npz", x=np.ones((2, 3)))
         np.savez(predictions / "framework.npz", y=np.ones((4, 2)))
@@ -51,14 +53,14 @@ def campaigns(home: Path) -> None:
 
 
 @pytest.mark.usefixtures("campaigns")
-def test_report_without_a_campaign_is_of_the_newest(servegrid: Run, home: Path) -> None:
+def test_report_without_a_name_is_of_the_newest_campaign(servegrid: Run, home: Path) -> None:
     code, output = servegrid("report")
     assert code == 0 and "a-new" in output.splitlines()[0]
     assert [path.parent.name for path in home.rglob("report.html")] == ["a-new"]
 
 
 @pytest.mark.usefixtures("campaigns")
-def test_bundle_without_a_cell_takes_the_newest_recommended_one(servegrid: Run, tmp_path: Path) -> None:
+def test_bundle_without_a_cell_has_the_newest_recommended_cell(servegrid: Run, tmp_path: Path) -> None:
     code, output = servegrid("bundle")
     assert code == 0, output
     assert "m-passed" in output and "toy-onnx" in output
@@ -69,7 +71,7 @@ def test_bundle_without_a_cell_takes_the_newest_recommended_one(servegrid: Run, 
 
 
 @pytest.mark.usefixtures("campaigns")
-def test_bundle_of_a_campaign_or_profile_takes_its_recommended_cell(servegrid: Run, tmp_path: Path) -> None:
+def test_bundle_of_a_campaign_or_profile_has_its_recommended_cell(servegrid: Run, tmp_path: Path) -> None:
     assert servegrid("bundle", "--campaign", "z-old")[0] == 0
     assert (tmp_path / "toy-trt" / "certificate.json").is_file()
     for words in (("--campaign", "a-new"), ("--profile", "t4")):
@@ -78,14 +80,16 @@ def test_bundle_of_a_campaign_or_profile_takes_its_recommended_cell(servegrid: R
 
 
 @pytest.mark.usefixtures("campaigns")
-def test_bundle_of_a_cell_without_a_folder_has_the_cell_s_name(servegrid: Run, tmp_path: Path) -> None:
+def test_bundle_without_a_folder_is_named_after_the_cell_and_is_of_the_newest_passed_one(
+    servegrid: Run, tmp_path: Path
+) -> None:
     code, output = servegrid("bundle", "toy-onnx")
-    assert code == 0 and "a-new" in output
+    assert code == 0 and "m-passed" in output and "passed)" in output
     assert (tmp_path / "toy-onnx" / "certificate.json").is_file()
 
 
 @pytest.mark.parametrize("command", ["report", "bundle"])
-def test_without_any_campaign_the_command_ends_with_an_error(
+def test_missing_campaigns_are_named_with_the_command_that_makes_one(
     command: str, servegrid: Run, home: Path
 ) -> None:
     code, output = servegrid(command)
@@ -133,7 +137,7 @@ MISSPELT = {
 
 @pytest.mark.usefixtures("campaigns")
 @pytest.mark.parametrize("line", MISSPELT)
-def test_misspelt_name_is_refused_with_the_nearest(line: str, servegrid: Run, home: Path) -> None:
+def test_misspelt_name_gets_the_nearest_one(line: str, servegrid: Run, home: Path) -> None:
     (home / "results" / "m-passed" / "campaign.json").touch()
     code, output = servegrid(*line.split())
     assert code == 2

@@ -72,7 +72,7 @@ def names(text: str) -> set[str]:
     return set(re.findall(r"bert_large_qa-tiny-[\w-]+", text))
 
 
-def test_plan_names_the_same_cells_whole_in_a_pipe_and_in_a_terminal(site: dict[str, str]) -> None:
+def test_plan_shows_whole_names_in_a_pipe_and_in_a_terminal(site: dict[str, str]) -> None:
     lines = piped("plan", env=site).splitlines()
     *rows, summary = lines[1:]
     assert {row.count("\t") for row in rows} == {lines[0].count("\t")} == {4}
@@ -84,7 +84,7 @@ def test_plan_names_the_same_cells_whole_in_a_pipe_and_in_a_terminal(site: dict[
         assert all(word in shown.split() for word in reason.split()), reason
 
 
-def test_doctor_shows_the_whole_remedy(site: dict[str, str]) -> None:
+def test_doctor_shows_whole_fixes(site: dict[str, str]) -> None:
     """A command to be copied stands in one line of a pipe; in a terminal no word of it is cut."""
     site["PREFECT_API_URL"] = "http://127.0.0.1:9/api"
     rows = [line.split("\t") for line in piped("doctor", env=site).splitlines()]
@@ -150,7 +150,7 @@ def test_wide_terminal_has_one_line_a_row(terminal: Terminal, monkeypatch: pytes
     assert fit([HEAD, *ROWS], 60) and not fit([HEAD, *ROWS], 30)
 
 
-def test_control_characters_do_not_break_a_line_of_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+def test_tabs_and_newlines_in_a_value_do_not_break_a_piped_row(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("a", "b"), [("x\ty", "[red]two\nlines[/] :smile: \x1b[2J")])
     assert capsys.readouterr().out == "a\tb\nx\\ty\t[red]two lines[/] :smile: \\x1b[2J\n"
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from servegrid.campaign.results import MEASUREMENTS, roofline_columns
+from servegrid.campaign.results import MEASUREMENTS
+from servegrid.campaign.row_columns import roofline_columns
 from servegrid.domain.roofline import Ceilings, Count, Roofline
 from servegrid.domain.values import Serving
 

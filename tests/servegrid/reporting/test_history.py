@@ -1,4 +1,4 @@
-"""History: what moved from campaign to campaign, and what changed with it."""
+"""History: changes from campaign to campaign, and the settings that changed with them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def campaign(results: Path, name: str, verdict: str = "passed", **changes: objec
     writer.append("measurement", POINT | changes | {"campaign": name})
 
 
-def test_throughput_beyond_noise_is_listed_with_the_changes(tmp_path: Path) -> None:
+def test_throughput_beyond_noise_is_reported_with_the_changed_settings(tmp_path: Path) -> None:
     campaign(tmp_path, "20260101")
     campaign(tmp_path, "20260102", throughput=103.0)
     newer = json.dumps({"torch": "2.13", "onnx": "1.23"})
@@ -80,7 +80,7 @@ def test_change_within_the_spread_of_the_windows_is_noise(tmp_path: Path) -> Non
     ("column", "title", "within", "beyond"),
     [("avg_ms", "avg ms", 10.45, 10.6), ("p99_ms", "p99 ms", 14.9, 15.1), ("p99_ms", "p99 ms", 5.1, 4.9)],
 )
-def test_latency_beyond_its_floor_and_its_windows_is_a_move(
+def test_latency_beyond_floor_and_windows_is_a_change(
     tmp_path: Path, column: str, title: str, within: float, beyond: float
 ) -> None:
     for case, after in (("within", within), ("beyond", beyond), ("windows", beyond)):
@@ -94,7 +94,7 @@ def test_latency_beyond_its_floor_and_its_windows_is_a_move(
     assert move.noise == (0.05 if column == "avg_ms" else 0.5)
 
 
-def test_served_metric_beyond_its_step_is_a_move(tmp_path: Path) -> None:
+def test_served_metric_beyond_its_step_is_a_change(tmp_path: Path) -> None:
     for number, metric in enumerate((0.9, 0.9005, None, 0.8995, 0.898, 0.0, 0.9), start=1):
         campaign(tmp_path, f"2026010{number}", served_metric=metric, metric="f1")
     found = [(move.what, move.before, move.after, move.by) for move in moves(tmp_path)]
@@ -108,7 +108,7 @@ def test_served_metric_beyond_its_step_is_a_move(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change", [{"stable": False}, {"batch": 2}, {"generator": "perf_analyzer"}, {"profile": "l4"}]
 )
-def test_only_stable_measurements_of_the_same_are_compared(tmp_path: Path, change: Row) -> None:
+def test_only_stable_measurements_of_the_same_point_are_compared(tmp_path: Path, change: Row) -> None:
     campaign(tmp_path, "20260101")
     campaign(tmp_path, "20260102", throughput=10.0, **change)
     assert moves(tmp_path) == []
@@ -136,7 +136,7 @@ def test_points_of_one_campaign_are_not_compared(tmp_path: Path) -> None:
     ]
 
 
-def test_verdict_that_changed_is_a_move(tmp_path: Path) -> None:
+def test_changed_verdict_is_a_change(tmp_path: Path) -> None:
     campaign(tmp_path, "20260101")
     campaign(tmp_path, "20260102", verdict="failed_accuracy")
     campaign(tmp_path, "20260103", verdict="skipped")
@@ -147,7 +147,7 @@ def test_verdict_that_changed_is_a_move(tmp_path: Path) -> None:
         moves(tmp_path, "toy-onx")
 
 
-def test_campaign_is_compared_with_earlier_ones_of_its_cells(tmp_path: Path) -> None:
+def test_past_has_earlier_campaigns_with_the_same_cells(tmp_path: Path) -> None:
     for number, throughput in enumerate((100.0, 103.0, 80.0), start=1):
         campaign(tmp_path, f"2026010{number}", throughput=throughput)
     campaign(tmp_path, "20260102b", cell="other", throughput=1.0)
@@ -161,7 +161,7 @@ def test_campaign_is_compared_with_earlier_ones_of_its_cells(tmp_path: Path) -> 
     assert past_of(tmp_path / "20260102b").trail.is_empty()
 
 
-def test_only_the_best_point_of_a_campaign_is_traced_back(tmp_path: Path) -> None:
+def test_trail_has_the_best_point_only(tmp_path: Path) -> None:
     for name, best in (("20260101", 16), ("20260102", 8)):
         for concurrency in (8, 16):
             throughput = 100.0 + (concurrency == best)
@@ -184,7 +184,7 @@ def test_campaigns_are_in_the_order_in_which_they_began(tmp_path: Path) -> None:
     ]
 
 
-def test_report_looks_back_on_the_last_few(tmp_path: Path) -> None:
+def test_past_is_limited_to_the_last_campaigns(tmp_path: Path) -> None:
     for number in range(LAST + 3):
         campaign(tmp_path, f"202601{number:02}")
     assert past_of(tmp_path / f"202601{LAST + 2:02}").trail.height == LAST

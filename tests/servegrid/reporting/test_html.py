@@ -1,8 +1,9 @@
-"""report.html: the answer, tables and charts of the rows; nothing from outside breaks it."""
+"""report.html: recommendations, tables and charts of the rows; hostile strings do not break it."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -31,7 +32,7 @@ def payload(text: str) -> dict[str, Any]:
     """The rows and charts that the page draws."""
     found = re.search(r'<script type="application/json" id="report">(.*?)</script>', text, re.DOTALL)
     assert found
-    content: dict[str, Any] = json.loads(found[1])
+    content: dict[str, Any] = json.loads(found[1], parse_constant=pytest.fail)
     return content
 
 
@@ -75,7 +76,7 @@ def test_page_of_an_empty_campaign_has_a_note(empty: Frames) -> None:
     assert len(text) < 30_000  # no library without a chart
 
 
-def test_strings_from_outside_are_text_in_the_page(cells: Rows, points: Rows, hostile: str) -> None:
+def test_hostile_strings_are_text_in_the_page(cells: Rows, points: Rows, hostile: str) -> None:
     name = "<b>a</b>&amp;<i>"
     rows = cells({"cell": name, "model": name, "metric": name, "verdict": "passed", "reason": hostile})
     text = page("<u>c</u>", rows, points({"cell": name, "model": name, "format": name, "gpu": name}))
@@ -90,7 +91,7 @@ def test_strings_from_outside_are_text_in_the_page(cells: Rows, points: Rows, ho
 @pytest.mark.fault(
     "Security", "report.html shows it, and runs nothing", what="a cell whose name ends a script"
 )
-def test_strings_from_outside_do_not_end_the_charts_script(cells: Rows, points: Rows, whole: str) -> None:
+def test_hostile_strings_do_not_end_the_charts_script(cells: Rows, points: Rows, whole: str) -> None:
     name = "</script><img src=x onerror=alert(1)>"
     text = page("c", cells({"cell": name}), points({"cell": name}))
     assert Elements(text).count("img") == 0
@@ -105,7 +106,7 @@ def test_page_loads_nothing_from_outside(whole: str) -> None:
     assert not any("@import" in style or "url(" in style for style in styles)
 
 
-def test_page_shows_the_answer_and_the_charts(whole: str) -> None:
+def test_page_shows_the_recommendation_and_the_charts(whole: str) -> None:
     elements = Elements(whole)
     facts = [a["data-fact"] for _, a in elements.found if "data-fact" in a]
     assert set(facts) == {*EIGHT, "concurrency"}
@@ -120,15 +121,13 @@ def test_page_shows_the_answer_and_the_charts(whole: str) -> None:
     assert {f"chart-{name}" for name in charts} <= ids
 
 
-def test_page_of_cells_that_were_only_measured_recommends_none(cells: Rows, points: Rows) -> None:
+def test_page_recommends_no_cell_that_was_only_measured(cells: Rows, points: Rows) -> None:
     rows = cells({"cell": "a", "verdict": "measured", "metric": None, "served_metric": None})
     text = Elements(page("c", rows, points({"cell": "a"}))).text
     assert "Nothing: no cell passed" in text and "no recommendation" in text and "no metric" in text
 
 
-def test_column_that_no_list_names_has_a_place_and_a_chart_once_it_is_measured(
-    cells: Rows, points: Rows
-) -> None:
+def test_unlisted_column_gets_a_place_and_a_chart_once_measured(cells: Rows, points: Rows) -> None:
     new = points({"cell": "a"}).with_columns(joules_per_1000=pl.lit(12.5))
     found = payload(page("c", cells({"cell": "a"}), new))
     assert column(found["tables"]["points"], "joules_per_1000") == [12.5]
@@ -139,7 +138,7 @@ def test_column_that_no_list_names_has_a_place_and_a_chart_once_it_is_measured(
     assert "joules_per_1000" not in empty["tables"]["points"]["data"]
 
 
-def test_columns_of_trust_make_no_charts_and_rates_are_no_concurrencies(cells: Rows, points: Rows) -> None:
+def test_trust_columns_have_no_chart_and_rates_are_not_concurrencies(cells: Rows, points: Rows) -> None:
     trust: Row = {name: 1.5 for name, kind in TRUST.items() if kind.is_float()}
     trust |= {"failed_checks": ["littles_law", "throttled"], "throttle_reasons": ["sw_thermal"], "repeats": 3}
     rate: Row = {"concurrency": None, "request_rate": 20.0, "slo": "p99=50ms", "slo_holds": True}
@@ -165,7 +164,7 @@ def test_columns_of_trust_make_no_charts_and_rates_are_no_concurrencies(cells: R
     assert "isValid(datum['concurrency'])" in json.dumps(charts["breakdown-online"])
 
 
-def test_share_of_the_limit_is_drawn_where_it_was_counted(cells: Rows, points: Rows) -> None:
+def test_share_of_the_limit_is_drawn_where_known(cells: Rows, points: Rows) -> None:
     rows = points({"cell": "a", "share_of_limit": 0.6, "limit_throughput": 900.0, "limit": "compute"})
     found = payload(page("c", cells({"cell": "a"}), rows))
     assert column(found["tables"]["points"], "share_of_limit") == [0.6]
@@ -173,7 +172,7 @@ def test_share_of_the_limit_is_drawn_where_it_was_counted(cells: Rows, points: R
     assert "share-online" in drawn and "share-offline" not in drawn, "no point is offline"
 
 
-def test_energy_is_shown_only_where_the_power_is_known(cells: Rows, points: Rows) -> None:
+def test_energy_is_shown_where_power_was_measured_and_is_never_zero(cells: Rows, points: Rows) -> None:
     powered = {"cell": "a", "throughput": 600.0, "power_w": 300.0}
     rows = points(powered, {"cell": "a", "throughput": 600.0, "scenario": "offline"})
     found = payload(page("c", cells({"cell": "a"}), rows))
@@ -182,6 +181,13 @@ def test_energy_is_shown_only_where_the_power_is_known(cells: Rows, points: Rows
     silent = payload(page("c", cells({"cell": "a"}), points(powered | {"power_w": None})))
     assert "energy_j_per_1000" not in {entry["name"] for entry in silent["tables"]["points"]["columns"]}
     assert not any(chart["name"].startswith("energy") for chart in silent["charts"])
+
+
+def test_infinite_numbers_are_null_in_the_page(cells: Rows, points: Rows) -> None:
+    rows = cells({"cell": "a", "largest_difference": math.inf}, {"cell": "b", "largest_difference": 1.0})
+    found = payload(page("c", rows, points({"cell": "a", "avg_ms": math.nan}, {"cell": "b"})))["tables"]
+    assert column(found["cells"], "largest_difference") == [None, 1.0]
+    assert column(found["points"], "avg_ms") == [None, 1.0]
 
 
 def test_parameters_that_all_cells_share_are_listed_once(cells: Rows, empty: Frames) -> None:

@@ -40,14 +40,14 @@ def test_markdown_of_an_empty_campaign_has_a_note(empty: Frames) -> None:
     assert "Nothing: no cell passed" in text
 
 
-def test_markdown_of_cells_that_were_only_measured_recommends_none(cells: Rows, points: Rows) -> None:
+def test_markdown_recommends_no_cell_that_was_only_measured(cells: Rows, points: Rows) -> None:
     rows = cells({"cell": "a", "verdict": "measured", "metric": None, "served_metric": None})
     text = document("c", rows, points({"cell": "a"}))
     assert "Nothing: no cell passed" in text and "no recommendation" in text
     assert "| for | measured only |" in text and "best online throughput" in text
 
 
-def test_markdown_has_the_answer_the_cells_and_the_points(two: Frames) -> None:
+def test_markdown_has_recommendations_cells_and_points(two: Frames) -> None:
     text = document("c", *two)
     assert (
         "| toy: best offline throughput | onnx fp32, 1 instance(s) | batch 8, concurrency 1 | 300.0 |" in text
@@ -70,13 +70,13 @@ def test_error_in_the_markdown_has_step_and_reason(cells: Rows, empty: Frames) -
     assert "trace" not in text
 
 
-def test_number_that_was_not_measured_is_empty_and_never_zero(two: Frames) -> None:
+def test_unmeasured_number_is_empty_and_never_zero(two: Frames) -> None:
     text = document("c", *two)
     row = next(line for line in text.splitlines() if line.startswith("| a | 8 | 1 |"))
     assert row.split(" | ")[-2:] == ["", "yes |"]  # the framework's latency, stable
 
 
-def test_energy_of_a_point_that_was_not_measured_is_empty(points: Rows, two: Frames) -> None:
+def test_unmeasured_energy_is_empty(points: Rows, two: Frames) -> None:
     assert "J per 1000" not in document("c", *two)
     rows = points({"cell": "a", "throughput": 600.0, "power_w": 300.0}, {"cell": "b"})
     text = document("c", two[0], rows)
@@ -88,7 +88,7 @@ def test_energy_of_a_point_that_was_not_measured_is_empty(points: Rows, two: Fra
     ]
 
 
-def test_error_says_how_to_repeat_it(cells: Rows, two: Frames) -> None:
+def test_error_names_the_command_that_repeats_it(cells: Rows, two: Frames) -> None:
     text = document("c", cells({"cell": "a", "verdict": "error", "command": "python -m it"}), two[1])
     assert "| a |  | python -m it |" in text
     assert "`servegrid bundle CELL FOLDER --campaign c`" in text

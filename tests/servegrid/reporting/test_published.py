@@ -61,7 +61,7 @@ def points(*changes: Row) -> pl.DataFrame:
 
 
 @pytest.mark.skipif(not SEEDS, reason="SERVEGRID_SEEDS does not name the folder of the published documents")
-def test_documents_parsed_anew_are_the_generated_sections_to_the_digit() -> None:
+def test_documents_parse_to_the_generated_sections() -> None:
     parsed = [parse(path.read_text(encoding="utf-8")) for path in sorted(Path(SEEDS or "").glob("*.txt"))]
     generated = [parse(render(sections(table))) for table in TABLES.values()]
     assert sum(len(section.rows) for document in parsed for section in document) == 718
@@ -70,7 +70,7 @@ def test_documents_parsed_anew_are_the_generated_sections_to_the_digit() -> None
         assert document in by_title[len(parsed) :]
 
 
-def test_published_files_have_the_checked_digests() -> None:
+def test_published_files_have_their_known_digests() -> None:
     found = {model: ROOT / "models" / model / "published.csv" for model in MODELS}
     assert {model: sha256(path.read_bytes()).hexdigest() for model, path in found.items()} == DIGESTS
 
@@ -99,13 +99,13 @@ def test_stated_parameters_are_kept() -> None:
         assert PARAMETER + "Triton Preferred Batch Sizes" in stated[model]
 
 
-def test_our_point_is_joined_with_the_row_of_the_same_card() -> None:
+def test_row_of_the_same_card_is_compared_with_ours() -> None:
     (row,) = join_published(points({}), TABLES).rows(named=True)
     assert (row["published"], row["ratio"]) == (133.3, 2.0)
     assert row["differs"] == ""
 
 
-def test_row_of_another_card_lists_the_differences() -> None:
+def test_row_of_another_card_names_the_differences() -> None:
     ours = {"gpu": "NVIDIA H100 80GB HBM3", "triton_release": "24.10", "instances": 2, "backend": "hosted"}
     (row,) = join_published(points(ours), TABLES).rows(named=True)
     assert row["published"] == 272.0  # the fastest card's
@@ -115,7 +115,7 @@ def test_row_of_another_card_lists_the_differences() -> None:
     )
 
 
-def test_settings_that_both_sides_state_are_named_where_they_differ() -> None:
+def test_different_settings_that_both_state_are_named() -> None:
     serving: Row = {"max_batch_size": 16, "max_queue_delay_us": 500, "preferred_batch_sizes": [4, 8]}
     (bert,) = join_published(
         points(serving | {"parameters": '{"max_seq_length": 128}', "cuda_graph": True}), TABLES
@@ -139,7 +139,7 @@ def test_settings_that_both_sides_state_are_named_where_they_differ() -> None:
 @pytest.mark.parametrize(
     "change", [{"variant": "tiny"}, {"batch": 7}, {"precision": "fp32"}, {"accelerator": "amp"}]
 )
-def test_point_that_was_not_published_is_joined_with_nothing(change: Row) -> None:
+def test_point_that_was_not_published_is_left_out(change: Row) -> None:
     assert join_published(points(change), TABLES).is_empty()
 
 

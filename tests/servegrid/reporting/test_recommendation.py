@@ -16,7 +16,7 @@ Rows = Callable[..., pl.DataFrame]
 Frames = tuple[pl.DataFrame, pl.DataFrame]
 
 
-def test_best_point_of_each_aim_is_chosen_with_its_lead_over_the_next_cell(two: Frames) -> None:
+def test_best_point_of_each_objective_has_its_lead_over_the_next_cell(two: Frames) -> None:
     offline, online, latency = recommendations(*two)
     assert (offline.objective, offline.cell, offline.batch, offline.throughput, offline.p99_ms) == (
         "best offline throughput",
@@ -34,12 +34,24 @@ def test_best_point_of_each_aim_is_chosen_with_its_lead_over_the_next_cell(two: 
 
 
 @pytest.mark.parametrize(
-    "verdict", ["measured", "failed_accuracy", "unstable", "infeasible", "unsupported", "error", "skipped"]
+    "verdict", ["measured", "failed_accuracy", "infeasible", "unsupported", "error", "skipped"]
 )
 def test_only_a_cell_that_passed_is_chosen(cells: Rows, two: Frames, verdict: str) -> None:
     found = recommendations(cells({"cell": "a", "verdict": verdict}, {"cell": "b"}), two[1])
     assert {c.cell for c in found} == {"b"}
     assert {c.lead for c in found} == {None}
+
+
+def test_unstable_scenario_of_a_cell_leaves_its_other_scenario_in_the_running(
+    cells: Rows, two: Frames
+) -> None:
+    rows = two[1].with_columns(stable=(pl.col("cell") != "a") | (pl.col("scenario") == "offline"))
+    unstable = cells({"cell": "a", "verdict": "unstable"}, {"cell": "b"})
+    found = {choice.objective: choice.cell for choice in recommendations(unstable, rows)}
+    assert found["best offline throughput"] == "a"
+    assert found["lowest online p99 latency"] == "b"
+    unproven = unstable.with_columns(served_metric=pl.lit(None, pl.Float64))
+    assert {choice.cell for choice in recommendations(unproven, rows)} == {"b"}
 
 
 @pytest.mark.parametrize("stable", [False, None])
@@ -51,24 +63,24 @@ def test_only_a_stable_point_is_chosen(cells: Rows, points: Rows, stable: bool |
     assert {(c.throughput, c.p99_ms) for c in recommendations(cells({"cell": "a"}), rows)} == {(10.0, 9.0)}
 
 
-def test_each_model_has_choices_of_its_own(cells: Rows, points: Rows) -> None:
+def test_each_model_has_its_own_recommendations(cells: Rows, points: Rows) -> None:
     both = points({"cell": "a", "throughput": 1.0}, {"cell": "b", "model": "other", "throughput": 9.0})
     found = recommendations(cells({"cell": "a"}, {"cell": "b", "model": "other"}), both)
     assert [(c.model, c.cell, c.lead) for c in found] == [("toy", "a", None)] * 2 + [("other", "b", None)] * 2
 
 
-def test_nothing_measured_gives_nothing_to_ship(two: Frames, empty: Frames) -> None:
+def test_nothing_measured_gives_no_recommendation(two: Frames, empty: Frames) -> None:
     assert recommendations(*empty) == []
     assert recommendations(two[0], empty[1]) == []
 
 
-def test_lead_is_shown_in_words(two: Frames) -> None:
+def test_lead_as_text(two: Frames) -> None:
     first, *_ = recommendations(*two)
     assert lead_text(first) == "+50.0% over the next cell"
     assert lead_text(first.model_copy(update={"lead": None})) == "the only cell"
 
 
-def test_lead_smaller_than_the_points_own_windows_is_marked(points: Rows, two: Frames) -> None:
+def test_lead_within_the_spread_of_the_windows_says_so(points: Rows, two: Frames) -> None:
     rows = points(
         {"cell": "a", "throughput": 103.0, "windows_throughput": [1.0, 100.0, 103.0, 105.0]},
         {"cell": "b", "throughput": 100.0},
@@ -78,7 +90,7 @@ def test_lead_smaller_than_the_points_own_windows_is_marked(points: Rows, two: F
     assert lead_text(chosen) == "+3.0% over the next cell, within the 4.9% spread of its own windows"
 
 
-def test_failed_checks_of_the_point_stand_before_its_lead(points: Rows, two: Frames) -> None:
+def test_failed_checks_come_before_the_lead(points: Rows, two: Frames) -> None:
     rows = points(
         {
             "cell": "a",
@@ -98,14 +110,14 @@ def test_failed_checks_of_the_point_stand_before_its_lead(points: Rows, two: Fra
     assert {lead_text(chosen) for chosen in clean} == {"the only cell"}
 
 
-def test_most_throughput_under_a_latency_limit_is_an_aim_of_its_own(two: Frames) -> None:
+def test_throughput_within_a_latency_limit_is_an_objective(two: Frames) -> None:
     *_, chosen = recommendations(*two, slo=parse("p99=5ms"))  # no rate was searched
     assert (chosen.objective, chosen.cell) == ("best online throughput, p99 at most 5 ms", "a")
     assert (chosen.throughput, chosen.p99_ms, chosen.lead) == (90.0, 5.0, None)  # b is over the limit
     assert len(recommendations(*two, slo=parse("p99=3ms"))) == 3
 
 
-def test_highest_rate_that_holds_the_objective_is_an_aim_of_its_own(points: Rows, two: Frames) -> None:
+def test_highest_rate_within_the_slo_is_an_objective(points: Rows, two: Frames) -> None:
     slo = parse("p99=50ms")
     rate: Row = {"cell": "a", "concurrency": None, "distribution": "poisson", "slo": str(slo)}
     rows = points(
@@ -134,7 +146,7 @@ def test_highest_rate_that_holds_the_objective_is_an_aim_of_its_own(points: Rows
     assert all(c.request_rate is None for c in recommendations(two[0], rows))
 
 
-def test_every_latency_limit_has_its_answer(points: Rows, two: Frames) -> None:
+def test_frontier_has_the_best_point_of_every_latency_limit(points: Rows, two: Frames) -> None:
     found = frontier(*two).select("cell", "throughput", "p99_ms").rows()
     assert found == [("b", 99.0, 6.0), ("a", 90.0, 5.0), ("a", 50.0, 4.0)]
     beaten = points(
@@ -145,7 +157,7 @@ def test_every_latency_limit_has_its_answer(points: Rows, two: Frames) -> None:
     assert frontier(two[0], beaten)["cell"].to_list() == ["a"]
 
 
-def test_answer_is_for_each_device_by_itself(cells: Rows, points: Rows) -> None:
+def test_each_device_has_its_own_recommendations(cells: Rows, points: Rows) -> None:
     rows = cells({"cell": "a", "profile": "t4"}, {"cell": "a", "profile": "h100"})
     both = points(
         {"cell": "a", "profile": "t4", "throughput": 1.0}, {"cell": "a", "profile": "h100", "throughput": 9.0}
@@ -154,7 +166,7 @@ def test_answer_is_for_each_device_by_itself(cells: Rows, points: Rows) -> None:
     assert found == [("t4", 1.0), ("h100", 9.0)]
 
 
-def test_without_a_passed_cell_the_best_measured_one_is_no_recommendation(cells: Rows, two: Frames) -> None:
+def test_best_measured_cells_are_marked_where_none_passed(cells: Rows, two: Frames) -> None:
     rows = cells({"cell": "a", "verdict": "measured", "metric": None, "served_metric": None})
     found, verdict = best(rows, two[1])
     assert verdict == "measured"

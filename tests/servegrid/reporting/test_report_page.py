@@ -192,7 +192,7 @@ def test_report_opens_from_disk_with_every_chart_drawn(browser: webdriver.Chrome
     assert "offline, batch 1 x 1, inferences/s" in moved and "+100.0% (noise 5.0%)" in moved
 
 
-def test_filters_apply_to_charts_and_recommendations(browser: webdriver.Chrome, report: Path) -> None:
+def test_filters_select_charts_and_recommendations(browser: webdriver.Chrome, report: Path) -> None:
     opened(browser, report, (1280, 900))
     # Models do not compare: the page begins with the first.
     assert counted(browser) == "12 of 24 cells, 108 of 216 points"
@@ -230,7 +230,7 @@ def test_filters_apply_to_charts_and_recommendations(browser: webdriver.Chrome, 
     assert [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"] == []
 
 
-def test_first_screen_of_a_phone_has_the_eight_facts(browser: webdriver.Chrome, report: Path) -> None:
+def test_first_screen_of_a_phone_has_the_eight_figures(browser: webdriver.Chrome, report: Path) -> None:
     opened(browser, report, PHONE)
     answer = browser.find_element(By.CSS_SELECTOR, ".answer")
     for fact in EIGHT:

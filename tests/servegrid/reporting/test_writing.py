@@ -50,9 +50,7 @@ def test_report_is_written_in_every_form_and_can_be_written_again(two: Frames, t
     assert heights == {"offline": 3, "online": 3}
 
 
-def test_report_of_a_campaign_that_is_not_there_is_refused(
-    cells: Rows, empty: Frames, tmp_path: Path
-) -> None:
+def test_report_of_an_unknown_campaign_is_refused(cells: Rows, empty: Frames, tmp_path: Path) -> None:
     campaign(tmp_path / "c7", (cells({"cell": "a"}), empty[1]))
     with pytest.raises(UserError, match=r"campaign.*'c8'.*'c7'"):
         writing.write(tmp_path / "c8")
