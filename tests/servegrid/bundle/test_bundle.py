@@ -167,7 +167,7 @@ def test_client_is_the_models_own(
 def test_image_installs_the_published_libraries(site: Site, tmp_path: Path, kind: str, library: str) -> None:
     row = {**CELL, "versions": '{"onnxruntime": "1.2+local"}', "dynamic": json.dumps({"device_kind": kind})}
     write_starts(tmp_path, row, site)
-    assert f"pip install --quiet {requirement} &&" in (tmp_path / "start-docker.sh").read_text()
+    assert f"pip install --quiet {library} &&" in (tmp_path / "start-docker.sh").read_text()
 
 
 def test_client_compares_answers_of_other_lengths() -> None:
@@ -190,19 +190,7 @@ def test_start_script_of_the_embedded_server_where_it_can_serve(
     assert ("start-embedded.sh" in (tmp_path / "bundle" / "README.md").read_text()) is there
 
 
-@pytest.mark.parametrize("awake", [True, False])
-def test_bundle_keeps_cores_awake_as_they_were_measured(
-    site: Site, campaign: Path, tmp_path: Path, awake: bool
-) -> None:
-    (campaign / "rows.jsonl").unlink()
-    dynamic = json.dumps(json.loads(CELL["dynamic"] or "{}") | {"cores_awake": awake})
-    Writer(campaign).append("cell", CELL | {"dynamic": dynamic})
-    bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
-    assert ("`python awake.py`" in (tmp_path / "bundle" / "README.md").read_text()) is awake
-    assert (tmp_path / "bundle" / "awake.py").exists() is awake
-
-
-@pytest.mark.fault("Security", "refused; nothing is written", what="packing a cell called")
+@pytest.mark.fault("Security", "refused; nothing is written", what="bundling a cell called")
 @pytest.mark.parametrize("cell", ["../c1", "/etc", "toy-onnx/../..", "other"])
 def test_name_that_is_no_cell_of_the_campaign_is_refused(
     campaign: Path, site: Site, tmp_path: Path, cell: str

@@ -17,6 +17,7 @@ from servegrid.campaign.layout import CampaignLayout, ProfileLayout
 from servegrid.campaign.results import Row, Writer
 from servegrid.domain.errors import StepError, UserError
 from servegrid.domain.values import Interface, Serving
+from servegrid.formats.fields import EngineFields
 from servegrid.formats.repository import write_repository
 from servegrid.frameworks.fields import PrepareFields
 from servegrid.host import containers
@@ -164,7 +165,16 @@ def test_step_of_another_environment_is_repeated_there(
     (plugin := site.models / "toy").mkdir(parents=True)
     job_path = files(folder).logs / "toy-onnx.convert_tftrt.json"
     job_path.parent.mkdir(parents=True)
-    job = Job(step="convert_tftrt", fields={}, inputs={"export": plugin}, plugin=plugin, output=tmp_path)
+    fields = EngineFields.model_validate(
+        {
+            "precision": "fp16",
+            "tolerances": {"absolute": 0.1, "cosine": 0.99},
+            "shapes": {},
+            "workspace_bytes": None,
+            "card": {},
+        }
+    )
+    job = Job(step="convert_tftrt", fields=fields, inputs={"source": plugin}, plugin=plugin, output=tmp_path)
     job_path.write_text(job.model_dump_json())
     (tool := tmp_path / "bin" / ("docker" if image else "python")).parent.mkdir()
     tool.write_text('#!/bin/sh\necho "$PYTHONPATH" "$@"')
