@@ -9,10 +9,9 @@ import socket
 import subprocess
 from pathlib import Path
 
-import httpx
 from prefect.client.orchestration import get_client
-from prefect.exceptions import PrefectException
 
+from flows import local_server
 from servegrid.domain.errors import UserError
 from servegrid.domain.plugins import load_profile
 from servegrid.domain.profile import GpuProfile, worker_command
@@ -197,12 +196,11 @@ def _pools(site: Site) -> Check:
     if not url:
         return Check(what="Prefect", found="each command starts its own server (no PREFECT_API_URL)")
     wanted = {profile.pool for profile in _profiles(site)}
-    try:
-        with get_client(sync_client=True) as client:
-            pools = {pool.name: pool for pool in client.read_work_pools()}
-    except (httpx.HTTPError, PrefectException) as error:
-        fix = "start that server, or unset PREFECT_API_URL"
-        return Check(what="Prefect", found=f"{url}: {type(error).__name__}", fix=fix, required=True)
+    if problem := local_server.problem():
+        fix = "start that server, correct Prefect's settings, or unset PREFECT_API_URL"
+        return Check(what="Prefect", found=f"{url}: {problem}", fix=fix, required=True)
+    with get_client(sync_client=True) as client:
+        pools = {pool.name: pool for pool in client.read_work_pools()}
     absent = sorted(wanted - set(pools))
     if absent:
         fix = "servegrid pools create"
