@@ -20,11 +20,13 @@ from tasks.caching import BuildTask
 from tasks.prepare import check_sources
 
 NEXT = "the next one"
-"""Stands for the campaign that has no name yet: the baseline is measured anew in each."""
+"""Stands for the campaign that has no name yet."""
 
 
 def requests(plugin: Plugin, cell: Cell, site: Site) -> tuple[BuildRequest, ...]:
     """The request of every build stage, in order; an input that the store has not is UNKNOWN in it.
+
+    The baseline is left out: each campaign measures it anew.
 
     Raises:
         UserError: files that the variant reads are not there.
@@ -32,7 +34,8 @@ def requests(plugin: Plugin, cell: Cell, site: Site) -> tuple[BuildRequest, ...]
     found: list[BuildRequest] = []
 
     def look_up(stage: BuildTask, request: BuildRequest, at: Workplace) -> ArtifactRef:
-        found.append(request)
+        if request.stage != "baseline":
+            found.append(request)
         return site.store.known(request.key) or UNKNOWN
 
     if not cell.product.random_weights:
@@ -66,11 +69,11 @@ class Expected(Value):
 def expect(plugin: Plugin, cell: Cell, site: Site, last: dict[tuple[str, str, bool], float]) -> Expected:
     """What is known of a cell's next run; `last` is `last_wall_s` of the results.
 
-    A stage whose inputs have to be built counts as one to build. The baseline is a measurement, and left out.
+    A stage whose inputs have to be built counts as one to build.
     """
     wall_s = last.get((cell.name, cell.profile, cell.product.random_weights))
     try:
-        found = [request for request in requests(plugin, cell, site) if request.stage != "baseline"]
+        found = requests(plugin, cell, site)
     except UserError:
         return Expected(missing="files that the variant reads are not there", wall_s=wall_s)
     stored = [request.stage for request in found if site.store.known(request.key)]

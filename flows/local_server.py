@@ -20,6 +20,7 @@ from servegrid.store.site import Site
 
 READY_S = 90.0
 DRAIN_S = 10.0
+LEAST_FREE_BYTES = 16 * 2**20
 HINTS = {
     "CERTIFICATE_VERIFY_FAILED": "PREFECT_API_SSL_CERT_FILE",
     "No such file": "PREFECT_API_SSL_CERT_FILE",
@@ -67,7 +68,7 @@ def api(site: Site) -> Iterator[str]:
     """The URL of the API that Prefect uses inside the block.
 
     Raises:
-        UserError: our server did not come up, or the given one does not answer.
+        UserError: our server did not come up or has no space, or the given one does not answer.
     """
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
@@ -77,6 +78,7 @@ def api(site: Site) -> Iterator[str]:
             raise UserError(f"no Prefect API answers at PREFECT_API_URL={given}: {found}")
         yield given
         return
+    _check_space(site.home)
     with (
         running(site.home / "prefect" / "server.log", settings(site)) as url,
         temporary_settings({PREFECT_API_URL: url}),
@@ -85,6 +87,18 @@ def api(site: Site) -> Iterator[str]:
             yield url
         finally:
             _send_what_is_queued()
+
+
+def _check_space(home: Path) -> None:
+    """Raises UserError where Prefect's database would not find room, which it tells by a traceback."""
+    disk = os.statvfs(home)
+    free = disk.f_bavail * disk.f_frsize
+    if free < LEAST_FREE_BYTES:
+        least = LEAST_FREE_BYTES / 2**20
+        raise UserError(
+            f"{home}: its disk has {free / 2**20:.0f} MB of space left, fewer than {least:.0f}: free some, or set "
+            "SERVEGRID_HOME"
+        )
 
 
 def _send_what_is_queued() -> None:

@@ -86,7 +86,7 @@ def qualify_cell(
     rows = recorder(plugin, campaign, run, options)
     with TagsContext(current_tags=set()), rows.cell(cell) as record:
         built = build_cell(plugin, cell, campaign, at)
-        record.artifact = built.converted
+        record.artifact, record.samples = built.converted, built.samples
         record.baseline = baseline.read(built.baseline, at) if built.baseline else {}
         record.roofline = roofline(built, at)
         measure_cell(plugin, cell, built, choice, at, record)

@@ -60,6 +60,7 @@ class Record:
     """Filled stage by stage while a cell runs; what was not reached stays empty."""
 
     artifact: ArtifactRef | None = None
+    samples: ArtifactRef | None = None
     baseline: Baseline = field(default_factory=dict)
     roofline: Roofline | None = None
     correctness: Correctness | None = None
@@ -95,6 +96,12 @@ class Record:
                 self.server_peak_bytes = peak_bytes(server_pid)
                 if self.server_peak_bytes is not None:
                     log.info("server: peak memory %.2f GB", self.server_peak_bytes / 1e9)
+
+    @property
+    def digests(self) -> Row:
+        """Of what was served and of what it was sent: a change of either may explain one of the figures."""
+        refs = {"artifact_digest": self.artifact, "samples_digest": self.samples}
+        return {name: ref.digest for name, ref in refs.items() if ref}
 
     def judge(self) -> Outcome:
         """The outcome of a cell whose stages all ran, and why."""
@@ -164,7 +171,7 @@ class Recorder:
     def _write(
         self, cell: Cell, record: Record, outcome: Outcome, stages: dict[str, float], wall: float, span: Row
     ) -> None:
-        head = self._head(cell)
+        head = self._head(cell) | record.digests
         rows: list[tuple[Kind, Row]] = [
             ("measurement", row | roofline_columns(record.roofline, cell.product.precision, serving, row))
             for plan, serving, endpoint, points in record.measured

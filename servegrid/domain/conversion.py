@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
+from servegrid.domain.bounds import Count, Dimension, Text
 from servegrid.domain.values import Scalar, Tensor, Value
 
 
@@ -14,10 +15,10 @@ class Fusion(Value):
     optimizer fuses nothing, and says nothing.
     """
 
-    model_type: str
-    num_heads: PositiveInt
-    hidden_size: PositiveInt
-    fused: dict[str, PositiveInt] = Field(min_length=1)
+    model_type: Text
+    num_heads: Count
+    hidden_size: Count
+    fused: dict[str, Count] = Field(min_length=1)
 
 
 class Quantization(Value):
@@ -27,8 +28,8 @@ class Quantization(Value):
     in float: operator types, or node names, of which the beginning will do.
     """
 
-    samples: PositiveInt = 64
-    keep_float: tuple[str, ...] = ()
+    samples: Count = 64
+    keep_float: tuple[Text, ...] = ()
 
 
 class OnnxConversion(Value):
@@ -41,9 +42,9 @@ class OnnxConversion(Value):
 class ShapeRange(Value):
     """The smallest, the likeliest and the largest shape of an input that an engine is built for."""
 
-    min: tuple[int | str, ...]
-    opt: tuple[int | str, ...]
-    max: tuple[int | str, ...]
+    min: tuple[Dimension, ...]
+    opt: tuple[Dimension, ...]
+    max: tuple[Dimension, ...]
 
     def resolve(self, parameters: dict[str, Scalar]) -> ShapeRange:
         """The same with parameter names replaced by their numbers."""

@@ -20,6 +20,18 @@ def _name(given: str) -> str:
     return given
 
 
+def _tensor_name(given: str) -> str:
+    check_text(given, path=False)
+    if len(given) > LONGEST_PART or given != given.strip() or ".." in given.split("/"):
+        raise ValueError(
+            f"a tensor's name has up to {LONGEST_PART} characters, no space around it and no '..' between '/'"
+        )
+    return given
+
+
+TensorName = Annotated[str, AfterValidator(_tensor_name)]
+"""The name of an input or output: Triton, NumPy's archives and files of samples are to take it."""
+
 Name = Annotated[str, AfterValidator(_name)]
 """A name that stands in those of cells, files, folders and Triton's models."""
 

@@ -11,6 +11,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
+from servegrid.domain.bounds import Dimension
+from servegrid.domain.names import TensorName
+
 Format = Literal["ts-trace", "ts-script", "aoti", "onnx", "trt", "tf-savedmodel", "tf-trt"]
 ExportFormat = Literal["ts-trace", "ts-script", "torch-export", "onnx", "tf-savedmodel"]
 ModelFile = Literal["onnx", "torchscript", "savedmodel"]
@@ -56,12 +59,12 @@ class Tensor(Value):
     An axis is a number, the name of a model parameter (fixed by it), or -1 (free).
     """
 
-    name: str
+    name: TensorName
     dtype: Literal[
         "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64",
         "float16", "float32", "float64",
     ]  # fmt: skip
-    shape: tuple[int | str, ...] = Field(min_length=1)
+    shape: tuple[Dimension, ...] = Field(min_length=1)
 
 
 class Interface(Value):

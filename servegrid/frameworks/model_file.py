@@ -11,11 +11,13 @@ from typing import Any, Protocol
 
 import numpy as np
 import yaml
+from pydantic import ValidationError
 
 from servegrid.domain.arrays import Arrays
 from servegrid.domain.errors import UnsupportedError, unknown
 from servegrid.domain.spec import ModelSpec
 from servegrid.domain.values import TRITON_DTYPES, Format, Interface, Tensor, Value
+from servegrid.domain.yaml_files import explain
 from servegrid.frameworks.file_plugin import TEMPLATE
 from servegrid.frameworks.framework_steps import FRAMEWORKS, Network
 from servegrid.store.build import Job
@@ -60,6 +62,13 @@ def read_model_file(job: Job) -> None:
     Raises:
         UnsupportedError: why the file, a shape or the samples cannot be used, in one line.
     """
+    try:
+        _read(job)
+    except ValidationError as error:  # a name or an axis that no model of ours may have
+        raise UnsupportedError(explain(error, ModelSpec)) from error
+
+
+def _read(job: Job) -> None:
     reader: Reader = importlib.import_module(FRAMEWORKS[job.fields["kind"]])
     samples = _samples(job.inputs["samples"]) if "samples" in job.inputs else None
     inputs, outputs, opset = reader.declared(job.inputs["file"])
@@ -239,7 +248,8 @@ def _run(
             for want, have, other in zip(said[1:], two.shape[1:], three.shape[1:], strict=True)
         ]
         found.append(_tensor("output", tensor.name, str(two.dtype), (_fixed(inputs) or -1, *same)))
-        scales[tensor.name] = float(np.abs(three.astype(np.float64)).max(initial=0.0)) or 1.0
+        values = np.abs(three.astype(np.float64))
+        scales[tensor.name] = float(values[np.isfinite(values)].max(initial=0.0)) or 1.0
     return tuple(found), scales
 
 

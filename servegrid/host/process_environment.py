@@ -14,6 +14,8 @@ DEFAULTS: Mapping[str, str] = MappingProxyType(
         # Threads of OpenMP (PyTorch's) that wait for work sleep. By default they spin, and take the cores
         # from the server, its client and whatever else runs here.
         "OMP_WAIT_POLICY": "PASSIVE",
+        # The Python inside Triton's backend would take only ASCII paths, unless the locale has UTF-8.
+        "PYTHONUTF8": "1",
         # ONNX Runtime would report each session to its maker, and keep a device id in ~/.cache/Microsoft.
         "ORT_DISABLE_TELEMETRY": "1",
         # torch.compile would keep compiled headers in /tmp/torchinductor_USER, wherever its cache is.

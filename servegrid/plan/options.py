@@ -246,6 +246,8 @@ def _option(name: str) -> Any:
     kind: Any = list[str] if repeated else field.annotation
     if type(None) in get_args(kind):
         kind = next(t for t in get_args(kind) if t is not type(None))
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]  # its bounds are checked by SweepOptions
     if get_origin(kind) is Literal:
         kind = str  # it is SweepOptions that says what is wrong, with the nearest name
     default = field.default if not repeated else ", ".join(field.default)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field, PositiveFloat, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from servegrid.domain.bounds import Count, Positive, Seconds
 from servegrid.domain.values import Distribution, Protocol, SharedMemory, Value
 
 if TYPE_CHECKING:
@@ -36,26 +37,24 @@ class Selection(Value):
     accelerators: Annotated[tuple[str, ...], Panel.WHAT] = Field(
         (), description="Only these accelerators; none: all of the model's"
     )
-    instances: Annotated[int | None, Panel.SERVED] = Field(
-        None, ge=1, description="Only this number of instances; none: all of the model's"
+    instances: Annotated[Count | None, Panel.SERVED] = Field(
+        None, description="Only this number of instances; none: all of the model's"
     )
-    max_batch_size: Annotated[int | None, Panel.SERVED] = Field(
-        None, ge=1, description="At most this batch size"
+    max_batch_size: Annotated[Count | None, Panel.SERVED] = Field(None, description="At most this batch size")
+    max_concurrency: Annotated[Count | None, Panel.MEASURED] = Field(
+        None, description="At most this concurrency online"
     )
-    max_concurrency: Annotated[int | None, Panel.MEASURED] = Field(
-        None, ge=1, description="At most this concurrency online"
+    request_count: Annotated[Count | None, Panel.MEASURED] = Field(
+        None, description="At least this many requests a window"
     )
-    request_count: Annotated[int | None, Panel.MEASURED] = Field(
-        None, ge=1, description="At least this many requests a window"
-    )
-    window_s: Annotated[float | None, Panel.MEASURED] = Field(
-        None, gt=0, description="At least this many seconds a window"
+    window_s: Annotated[Seconds | None, Panel.MEASURED] = Field(
+        None, description="At least this many seconds a window"
     )
     fixed_points: Annotated[bool, Panel.MEASURED] = Field(
         False,
         description="Online, measure every concurrency of the model's spec; else those that find the knee",
     )
-    request_rates: Annotated[tuple[PositiveFloat, ...], Panel.MEASURED] = Field(
+    request_rates: Annotated[tuple[Positive, ...], Panel.MEASURED] = Field(
         (), description="Online, also send this many requests/s, open loop"
     )
     distribution: Annotated[Distribution, Panel.MEASURED] = Field(

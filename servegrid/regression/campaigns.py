@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 
 from servegrid.campaign import results
+from servegrid.campaign.campaign import unreached
 from servegrid.campaign.columns import POINT_KEY, point_in_words
 from servegrid.campaign.results import CELLS, MEASUREMENTS, WHOLE, Row
 from servegrid.campaign.tables import read_parquet
@@ -62,7 +63,17 @@ class Side:
     """The rows of one side."""
 
     def __init__(self, name: str, cells: pl.DataFrame, measurements: pl.DataFrame) -> None:
-        self.name, self.cells, self.measurements = name, cells, measurements
+        self.name, self.measurements = name, measurements
+        self.cells = cells.filter(pl.col("verdict") != "skipped")
+
+    @property
+    def profiles(self) -> int:
+        return self.cells["profile"].n_unique()
+
+    def by_profile(self) -> Side:
+        """The same with the profile in each cell's name."""
+        name = pl.format("{} on {}", "cell", pl.col("profile").fill_null("?")).alias("cell")
+        return Side(self.name, self.cells.with_columns(name), self.measurements.with_columns(name))
 
     @property
     def runs(self) -> int:
@@ -80,23 +91,32 @@ def read_side(given: str, results_folder: Path) -> Side:
     """A campaign by its name or folder, or a folder of campaigns.
 
     Raises:
-        UserError: there are no rows.
+        UserError: there are no rows, or a campaign has cells left to run.
     """
     folder = Path(given) if Path(given).is_dir() else results.campaign_folder(results_folder, given)
     folders = [folder] if _has_rows(folder) else sorted(f for f in folder.glob("*") if _has_rows(f))
     if not folders:
         results.read(folder)  # says which campaigns there are
+    for interrupted in folders:
+        if left := unreached(interrupted):
+            cell, profile = left[0]
+            raise UserError(
+                f"campaign {interrupted.name}: {len(left)} cells have not run, first {cell} on {profile}; "
+                f"`servegrid sweep --resume {interrupted.name}` goes on with it"
+            )
     tables = [_read(f) for f in folders]
     cells, measurements = (pl.concat(kind) for kind in zip(*tables, strict=True))
     return Side(folder.name, cells, measurements)
 
 
 def compare(a: Side, b: Side, rule: Rule) -> Comparison:
-    """Every cell of both sides.
+    """Every cell of both sides, on each profile where a side has several.
 
     Raises:
-        UserError: they have no cell in common, or measured different things.
+        UserError: they have no cell in common, measured different things, or nothing that can be compared.
     """
+    if max(a.profiles, b.profiles) > 1:
+        a, b = a.by_profile(), b.by_profile()
     shared = set(a.cells["cell"]) & set(b.cells["cell"])
     if not shared:
         raise UserError(f"{a.name} and {b.name} have no cell in common")
@@ -108,6 +128,10 @@ def compare(a: Side, b: Side, rule: Rule) -> Comparison:
         relevant = RELEVANT if repeated else RELEVANT_SINGLE
     names = list(dict.fromkeys([*a.cells["cell"], *b.cells["cell"]]))
     cells = [_compare_cell(name, a, b, rule.confidence, relevant, repeated) for name in names]
+    if not any(cell.judged or cell.broken for cell in cells):
+        raise UserError(
+            f"{a.name} and {b.name} have no measured point in common: there is nothing to compare"
+        )
     differences = sorted({d for cell in cells for d in cell.differences})
     if differences and not rule.across:
         listed = "\n".join(f"  {entry}" for entry in differences)

@@ -38,11 +38,18 @@ METRIC_STEP = 0.001
 """What part of itself a served metric must move by, as one sample in a thousand does. It did not move at all
 in 41 pairs of successive campaigns of the same cell on one host."""
 SAME = ("cell", "profile", "random_weights")
-SAME_POINT = (*SAME, *columns.POINT_KEY, "shared_memory", "protocol", "max_batch_size", "generator")
+SAME_POINT = (*SAME, *columns.POINT_KEY, "shared_memory", "protocol", "max_batch_size")
 """What two measurements must share to be compared."""
 PLAIN = ("gpu", "cpu", "host", "triton_release", "server", "server_version", "backend")
-SET = ("generator_version", *(name for name in Serving.model_fields if name not in (*SAME_POINT, *PLAIN)))
+SET = (
+    "generator",
+    "generator_version",
+    *(name for name in Serving.model_fields if name not in (*SAME_POINT, *PLAIN)),
+)
 """What else may have changed between two of them: where it ran, and what was set."""
+DIGESTS = {"artifact_digest": "the served file", "samples_digest": "the samples"}
+"""Columns of digests, and what each is of."""
+SHOWN_DIGITS = 12
 LAST = 12
 """Campaigns that a report looks back on."""
 
@@ -146,14 +153,15 @@ def _trail(points: pl.DataFrame, campaign: pl.Series) -> pl.DataFrame:
     """The best stable point of each cell and scenario of a campaign, in every campaign that measured it:
     `when` that began, and the `change` of throughput since the first of them; none of those in one only."""
     stable = points.filter(pl.col("stable"))
+    same = (*SAME_POINT, "generator")  # one line of a chart has one load generator
     best = (
         stable.filter(pl.col("campaign").is_in(campaign.implode()))
         .sort("throughput", descending=True)
         .unique((*SAME, "scenario"), keep="first", maintain_order=True)
     )
-    found = stable.join(best.select(*SAME_POINT), on=SAME_POINT, how="semi", nulls_equal=True)
-    first = pl.col("throughput").first().over(SAME_POINT)
-    several = pl.col("campaign").n_unique().over(SAME_POINT) > 1
+    found = stable.join(best.select(*same), on=same, how="semi", nulls_equal=True)
+    first = pl.col("throughput").first().over(same)
+    several = pl.col("campaign").n_unique().over(same) > 1
     began = pl.col("started_at").min().over("campaign").str.slice(0, 16).str.replace("T", " ")
     return found.with_columns(
         when=began.fill_null(pl.col("campaign")), change=pl.col("throughput") / first - 1
@@ -225,6 +233,10 @@ def _move(
 def _differences(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
     """Machine, driver, server, settings and libraries that are not what they were."""
     was, now = _facts(before), _facts(after)
+    for column, what in DIGESTS.items():
+        old, new = before[column], after[column]
+        if old and new and old != new:  # rows of older versions have none
+            yield f"{what} {old[:SHOWN_DIGITS]} -> {new[:SHOWN_DIGITS]}"
     for name in dict.fromkeys((*was, *now)):
         if was.get(name) != now.get(name):
             yield f"{name} {was.get(name, 'absent')} -> {now.get(name, 'absent')}"

@@ -27,13 +27,14 @@ class Difference(Value):
 class Reason(Value):
     """What would become of one stage: taken from the store, or built, or only its inputs can tell.
 
-    `differences` are to the nearest of what the store keeps of this stage, `waits_for` the inputs that are
-    not built yet.
+    `made_for`: the cell of another model or variant whose artifact it is; `differences` are to the nearest of
+    what the store keeps of this stage, `waits_for` the inputs that are not built yet.
     """
 
     stage: str
     stored: bool = False
     damaged: bool = False
+    made_for: str = ""
     nearest: str | None = None
     waits_for: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
@@ -42,7 +43,7 @@ class Reason(Value):
     def lines(self) -> tuple[str, ...]:
         """What is said of it."""
         if self.stored:
-            return (f"{self.stage}: stored",)
+            return (f"{self.stage}: stored{self.made_for and f' (made for {self.made_for})'}",)
         if self.damaged:
             return (f"{self.stage}: built again; its artifact is damaged or gone",)
         waits = f"its {' and '.join(self.waits_for)}" if self.waits_for else ""
@@ -63,7 +64,9 @@ def explain(request: BuildRequest, store: Store, kin: str) -> Reason:
     waits_for = tuple(name for name, ref in request.inputs.items() if ref == UNKNOWN)
     if store.known(request.key):
         intact = store.find(request.key) is not None
-        return Reason(stage=request.stage, stored=intact, damaged=not intact)
+        cell = store.made_for(request.key)
+        other = "" if cell.startswith(kin) else cell
+        return Reason(stage=request.stage, stored=intact, damaged=not intact, made_for=other)
     candidates = [
         (differences(entry.request, request.document(), without=waits_for), entry.cell)
         for entry in store.entries()

@@ -55,7 +55,7 @@ def find(site: Site) -> tuple[Plugin, Cell]:
     return entry.plugin, cell
 
 
-def keep(site: Site, stages: int = 7) -> None:
+def keep(site: Site, stages: int = 6) -> None:
     """Keep an artifact of the first stages, each with content of its own, as a campaign would."""
     for number in range(stages):
         request = forecast.requests(*find(site), site)[number]
@@ -76,7 +76,7 @@ def differing(site: Site) -> dict[str, list[str]]:
 def test_without_a_store_everything_is_built(site: Site) -> None:
     reasons = forecast.why(*find(site), site)
     assert [r.stage for r in reasons] == [
-        "prepare", "export", "convert_onnx", "profile_data", "reference", "ceilings", "baseline",
+        "prepare", "export", "convert_onnx", "profile_data", "reference", "ceilings",
     ]  # fmt: skip
     assert all("keeps none of this model" in r.lines[0] for r in reasons)
 
@@ -117,7 +117,7 @@ EDITS = {
         f"{MODEL}/model.py",
         "bias=False)",
         "bias=(False))",
-        {stage: ["sources.model.py"] for stage in ("export", "reference", "baseline")},
+        {stage: ["sources.model.py"] for stage in ("export", "reference")},
     ),
 }
 
@@ -185,7 +185,6 @@ def test_command_names_just_what_was_edited(site: Site) -> None:
         "profile_data: stored",
         "reference: stored",
         "ceilings: stored",
-        "baseline: stored",
     ]
 
 
@@ -218,6 +217,24 @@ def test_plan_of_a_variant_without_its_files_says_so(site: Site) -> None:
     (site.sources / "tiny_mlp" / "weights.npy").unlink()
     found = forecast.expect(*find(site), site, {})
     assert found.missing == "files that the variant reads are not there"
+
+
+def test_an_artifact_of_another_model_is_named_with_its_cell(site: Site) -> None:
+    keep(site)
+    shutil.copytree(site.models / "tiny_mlp", site.models / "twin")
+    edit(site.models / "twin" / "model.yaml", "name: tiny_mlp", "name: twin")
+    shutil.copytree(site.sources / "tiny_mlp", site.sources / "twin")
+    entry, cell, _ = forecast.find(CELL.replace("tiny_mlp", "twin"), SweepOptions(), site)
+    for reason in forecast.why(entry.plugin, cell, site):
+        assert reason.lines == (f"{reason.stage}: stored (made for {CELL})",)
+
+
+def test_plan_and_why_count_the_same_stages(site: Site) -> None:
+    keep(site, stages=3)
+    reasons = forecast.why(*find(site), site)
+    expected = forecast.expect(*find(site), site, {})
+    assert tuple(r.stage for r in reasons if r.stored) == expected.stored
+    assert tuple(r.stage for r in reasons if not r.stored) == expected.to_build
 
 
 def test_unknown_cell_is_told_with_the_nearest(site: Site) -> None:
