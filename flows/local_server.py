@@ -96,8 +96,8 @@ def _check_space(home: Path) -> None:
     if free < LEAST_FREE_BYTES:
         least = LEAST_FREE_BYTES / 2**20
         raise UserError(
-            f"{home}: its disk has {free / 2**20:.0f} MB of space left, fewer than {least:.0f}: free some, or set "
-            "SERVEGRID_HOME"
+            f"{home}: its disk has {free / 2**20:.0f} MB of space left, fewer than {least:.0f}: "
+            "free some, or set SERVEGRID_HOME"
         )
 
 

@@ -31,6 +31,7 @@ from servegrid.host.environment import (
     gpu_names,
     how_to_install,
     missing,
+    provider,
     versions,
 )
 from servegrid.loadgen import GENERATORS
@@ -113,20 +114,21 @@ def _frameworks() -> Check:
     wanted = {lib for module in FORMATS.values() for lib in module.LIBRARIES}
     wanted |= {lib for libraries in (*LIBRARIES.values(), *EXPORTERS.values()) for lib in libraries}
     absent = missing(wanted)
-    there = [name for name in wanted if name not in absent]
+    there = sorted(filter(None, map(provider, wanted)))
     broken = {name: lacking for name in there if (lacking := _lacking(name))}
-    found = ", ".join(f"{name} {version}{_of_host(name)}" for name, version in versions(wanted).items())
+    found = ", ".join(
+        f"{name} {version}{_of_host(provider(name))}" for name, version in versions(wanted).items()
+    )
     fixes = [f"{how_to_install(absent)} in the checkout"] if absent else []
     fixes += [f"pip install {' '.join(lacking)} ({name} needs it)" for name, lacking in broken.items()]
     return Check(what="frameworks", found=found, fix="; ".join(fixes))
 
 
-def _of_host(distribution: str) -> str:
+def _of_host(distribution: str | None) -> str:
     """Where a framework lies that is the host's own and not of this environment."""
-    try:
-        place = Path(str(metadata.distribution(distribution).locate_file(""))).resolve()
-    except metadata.PackageNotFoundError:
+    if distribution is None:
         return ""
+    place = Path(str(metadata.distribution(distribution).locate_file(""))).resolve()
     return "" if place.is_relative_to(Path(sys.prefix).resolve()) else f" (the host's, in {place})"
 
 

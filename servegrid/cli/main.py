@@ -181,9 +181,9 @@ def doctor(
     """Check this host, and show how to fix what is missing."""
     try:
         from servegrid.cli import doctor as checks
-    except ImportError as error:
+    except (ImportError, RuntimeError) as error:  # tritonclient makes the one of the other
         how = f"`{sys.executable} -m pip install -e .` in the checkout brings what is missing"
-        raise UserError(f"servegrid itself is not whole: {error}; {how}") from error
+        raise UserError(f"servegrid itself is not whole: {error.__context__ or error}; {how}") from error
 
     site = default_site()
     if install_server:

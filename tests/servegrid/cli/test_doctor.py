@@ -94,6 +94,7 @@ def test_a_missing_module_ends_in_no_traceback(module: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert "Traceback" not in done.stderr + done.stdout
     if done.returncode:
+        assert done.returncode == 2
         assert module.split(".")[0] in done.stderr + done.stdout
 
 

@@ -123,9 +123,7 @@ def test_served_metric_beyond_its_step_is_a_move(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "change", [{"stable": False}, {"batch": 2}, {"generator": "perf_analyzer"}, {"profile": "l4"}]
-)
+@pytest.mark.parametrize("change", [{"stable": False}, {"batch": 2}, {"protocol": "http"}, {"profile": "l4"}])
 def test_only_stable_measurements_of_the_same_are_compared(tmp_path: Path, change: Row) -> None:
     campaign(tmp_path, "20260101")
     campaign(tmp_path, "20260102", throughput=10.0, **change)
