@@ -29,4 +29,4 @@ def test_sweep_with_dead_proxies_and_its_own_prefect_server(
     assert code == 0, output
     (cell,) = (row for row in command.rows() if row["kind"] == "cell")
     assert cell["verdict"] in ("passed", "unstable"), cell["reason"]  # how steady it is depends on the host
-    happened(cell["verdict"])
+    happened("the sweep passes")
