@@ -64,8 +64,8 @@ def explain(request: BuildRequest, store: Store, kin: str) -> Reason:
     waits_for = tuple(name for name, ref in request.inputs.items() if ref == UNKNOWN)
     if store.known(request.key):
         intact = store.find(request.key) is not None
-        cell = store.made_for(request.key)
-        other = "" if cell.startswith(kin) else cell
+        made_for = store.made_for(request.key)
+        other = "" if made_for.startswith(kin) else made_for
         return Reason(stage=request.stage, stored=intact, damaged=not intact, made_for=other)
     candidates = [
         (differences(entry.request, request.document(), without=waits_for), entry.cell)
