@@ -9,8 +9,8 @@ import typer
 
 from flows.local_server import api
 from servegrid.cli.table import print_table, say
-from servegrid.domain.bounds import LARGEST_INT32
 from servegrid.domain.errors import UserError
+from servegrid.domain.names import LARGEST_INT32
 from servegrid.plan.options import SweepOptions
 from servegrid.store.site import default_site
 

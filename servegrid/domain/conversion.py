@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from servegrid.domain.bounds import Count, Dimension, Text
+from servegrid.domain.names import Count, Dimension, Text
 from servegrid.domain.values import Scalar, Tensor, Value
 
 

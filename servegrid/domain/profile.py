@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Discriminator, Field, Tag, field_validator
 
-from servegrid.domain.bounds import Positive, Text, Unique
-from servegrid.domain.names import Name
+from servegrid.domain.names import Name, Positive, Text, Unique
 from servegrid.domain.server import ServerChoice
 from servegrid.domain.values import Format, Precision, Value
 

@@ -8,21 +8,21 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from servegrid.domain import conversion as shapes
-from servegrid.domain.bounds import (
+from servegrid.domain.conversion import OnnxConversion, ShapeRange
+from servegrid.domain.names import (
     LARGEST_INT32,
     Argument,
     Bytes,
     Count,
     CountOrZero,
     FiniteScalar,
+    Name,
     Opset,
     Seconds,
     Text,
     Unique,
     WholeSeconds,
 )
-from servegrid.domain.conversion import OnnxConversion, ShapeRange
-from servegrid.domain.names import Name
 from servegrid.domain.tolerances import ConversionTolerance, Metric, Tolerances
 from servegrid.domain.values import (
     Accelerator,

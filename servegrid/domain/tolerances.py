@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from servegrid.domain.bounds import Finite, NotNegative, Positive, Share, Text
+from servegrid.domain.names import Finite, NotNegative, Positive, Share, Text
 from servegrid.domain.values import Precision, Value
 
 

@@ -11,8 +11,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
-from servegrid.domain.bounds import Dimension
-from servegrid.domain.names import TensorName
+from servegrid.domain.names import Dimension, TensorName
 
 Format = Literal["ts-trace", "ts-script", "aoti", "onnx", "trt", "tf-savedmodel", "tf-trt"]
 ExportFormat = Literal["ts-trace", "ts-script", "torch-export", "onnx", "tf-savedmodel"]

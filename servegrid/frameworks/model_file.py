@@ -22,11 +22,9 @@ from servegrid.frameworks.file_plugin import TEMPLATE
 from servegrid.frameworks.framework_steps import FRAMEWORKS, Network
 from servegrid.store.build import Job
 
-SAMPLES = 64
+SAMPLES, MAX_BATCH = 64, 8
 MOST_BYTES = 2**32
 """Of the random samples of an input."""
-MAX_BATCH = 8
-
 Axes = tuple[int, ...]
 
 
@@ -82,10 +80,10 @@ def _read(job: Job) -> None:
     np.savez(data / "samples.npz", allow_pickle=False, **x)
     found, scales = _run(reader, data / reader.FILE, resolved, outputs, x)
     interface = Interface(inputs=resolved, outputs=found)
-    count = len(next(iter(x.values())))
-    spec = _spec(job, interface, reader.FORMATS, scales, opset, count)
-    text = yaml.safe_dump(spec.model_dump(mode="json", exclude_none=True), sort_keys=False)
-    (job.output / "model.yaml").write_text(text, encoding="utf-8")
+    spec = _spec(job, interface, reader.FORMATS, scales, opset, len(next(iter(x.values()))))
+    (job.output / "model.yaml").write_text(
+        yaml.safe_dump(spec.model_dump(mode="json", exclude_none=True), sort_keys=False), encoding="utf-8"
+    )
 
 
 def one_line(error: Exception) -> str:

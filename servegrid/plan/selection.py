@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, field_validator, model_validator
 
-from servegrid.domain.bounds import Count, Positive, Seconds
+from servegrid.domain.names import Count, Positive, Seconds
 from servegrid.domain.values import Distribution, Protocol, SharedMemory, Value
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import onnx
 import pytest
 import yaml
 
-from servegrid.domain.bounds import NEWEST_OPSET
 from servegrid.domain.errors import UserError
+from servegrid.domain.names import NEWEST_OPSET
 from servegrid.domain.profile import GpuProfile
 from servegrid.domain.spec import ModelSpec
 from servegrid.domain.yaml_files import load_yaml
