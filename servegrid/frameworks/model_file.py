@@ -79,8 +79,8 @@ def _read(job: Job) -> None:
     x = samples or random_samples(resolved)
     np.savez(data / "samples.npz", allow_pickle=False, **x)
     found, scales = _run(reader, data / reader.FILE, resolved, outputs, x)
-    interface = Interface(inputs=resolved, outputs=found)
-    spec = _spec(job, interface, reader.FORMATS, scales, opset, len(next(iter(x.values()))))
+    interface, count = Interface(inputs=resolved, outputs=found), len(next(iter(x.values())))
+    spec = _spec(job, interface, reader.FORMATS, scales, opset, count)
     (job.output / "model.yaml").write_text(
         yaml.safe_dump(spec.model_dump(mode="json", exclude_none=True), sort_keys=False), encoding="utf-8"
     )
