@@ -73,8 +73,7 @@ def _read(job: Job) -> None:
     resolved = resolve(inputs, job.fields["shapes"], samples)
     for name in ("prepare.py", "dataloader.py"):
         shutil.copy(TEMPLATE / name, job.output / name)
-    data = job.output / "data"
-    data.mkdir()
+    (data := job.output / "data").mkdir()
     reader.copy(job.inputs["file"], data / reader.FILE)
     x = samples or random_samples(resolved)
     np.savez(data / "samples.npz", allow_pickle=False, **x)
