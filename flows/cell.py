@@ -54,7 +54,7 @@ def qualify_cell(
     # SQLite often refuses while states are being recorded, and then it waits 2 s.
     with TagsContext(current_tags=set()), writer.running(cell) as result:
         built = build_cell(plugin, cell, campaign, at)
-        result.artifact = built.converted
+        result.artifact, result.samples = built.converted, built.samples
         result.baseline = baseline.read(built.baseline, at) if built.baseline else {}
         result.roofline = roofline(built, at)
         measure_cell(plugin, cell, built, choice, at, result)
@@ -90,18 +90,20 @@ def build_cell(plugin: Plugin, cell: Cell, campaign: str, at: Workplace, make: M
 def build_requests(plugin: Plugin, cell: Cell, site: Site) -> tuple[BuildRequest, ...]:
     """The request of every build stage, in order; nothing is built. An input that the store lacks is UNKNOWN.
 
+    The baseline is left out: each campaign measures it anew.
+
     Raises:
         UserError: files that the variant reads are missing.
     """
     found: list[BuildRequest] = []
 
     def look_up(stage: BuildTask, request: BuildRequest, at: Workplace) -> ArtifactRef:
-        found.append(request)
+        if request.stage != "baseline":
+            found.append(request)
         return site.store.known(request.key) or UNKNOWN
 
     if not cell.product.random_weights:
         prepare.check_sources(plugin, cell.product.variant, site)
-    # The baseline is measured anew in each campaign: this name stands for the next one.
     build_cell(plugin, cell, "the next one", workplace(plugin, cell, site, "the next one"), make=look_up)
     return tuple(found)
 

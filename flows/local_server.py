@@ -15,10 +15,19 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from servegrid.domain.errors import UserError
+from servegrid.host.process_environment import drop_socks_proxies
 from servegrid.store.site import Site
 
 READY_S = 90.0
 DRAIN_S = 10.0
+LEAST_FREE_BYTES = 16 * 2**20
+HINTS = {
+    "CERTIFICATE_VERIFY_FAILED": "PREFECT_API_SSL_CERT_FILE",
+    "No such file": "PREFECT_API_SSL_CERT_FILE",
+    "401": "PREFECT_API_AUTH_STRING",
+    "403": "PREFECT_CLIENT_CUSTOM_HEADERS",
+}
+"""Words of a failure -> the setting of Prefect's that is probably wrong."""
 
 
 def settings(site: Site) -> dict[str, str]:
@@ -47,6 +56,7 @@ def prepare_environment(site: Site) -> None:
     os.environ.setdefault("PREFECT_CLIENT_MAX_RETRIES", "7")
     if not os.environ.get("PREFECT_API_URL"):
         os.environ |= settings(site)
+        drop_socks_proxies()
         try:
             Path(os.environ["PREFECT_HOME"]).mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -58,16 +68,17 @@ def api(site: Site) -> Iterator[str]:
     """The URL of the API that Prefect uses inside the block.
 
     Raises:
-        UserError: our server did not come up, or the given one does not answer.
+        UserError: our server did not come up or has no space, or the given one does not answer.
     """
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
     given = os.environ.get("PREFECT_API_URL")
     if given:
-        if not _healthy(given):
-            raise UserError(f"no Prefect API answers at PREFECT_API_URL={given}")
+        if found := problem():
+            raise UserError(f"no Prefect API answers at PREFECT_API_URL={given}: {found}")
         yield given
         return
+    _check_space(site.home)
     with (
         running(site.home / "prefect" / "server.log", settings(site)) as url,
         temporary_settings({PREFECT_API_URL: url}),
@@ -76,6 +87,18 @@ def api(site: Site) -> Iterator[str]:
             yield url
         finally:
             _send_what_is_queued()
+
+
+def _check_space(home: Path) -> None:
+    """Raises UserError where Prefect's database would not find room, which it tells by a traceback."""
+    disk = os.statvfs(home)
+    free = disk.f_bavail * disk.f_frsize
+    if free < LEAST_FREE_BYTES:
+        least = LEAST_FREE_BYTES / 2**20
+        raise UserError(
+            f"{home}: its disk has {free / 2**20:.0f} MB of space left, fewer than {least:.0f}: "
+            "free some, or set SERVEGRID_HOME"
+        )
 
 
 def _send_what_is_queued() -> None:
@@ -96,6 +119,7 @@ def running(log_path: Path, env: Mapping[str, str], port: int = 0) -> Iterator[s
     import socket
 
     from filelock import FileLock
+    from prefect.settings import PREFECT_API_URL, temporary_settings
 
     from servegrid.host import proc
 
@@ -114,20 +138,31 @@ def running(log_path: Path, env: Mapping[str, str], port: int = 0) -> Iterator[s
             of_ui = {"PREFECT_SERVER_UI_API_URL": url}
             process = stack.enter_context(proc.running(command, log_path=log_path, env={**env, **of_ui}))
             deadline = time.monotonic() + READY_S
-            while not _healthy(url):
-                if process.poll() is not None or time.monotonic() > deadline:
-                    raise UserError(
-                        f"the Prefect server did not start:\n{proc.tail(log_path)}\n(log: {log_path})"
-                    )
-                time.sleep(0.1)
+            with temporary_settings({PREFECT_API_URL: url}):
+                while problem():
+                    if process.poll() is not None or time.monotonic() > deadline:
+                        raise UserError(
+                            f"the Prefect server did not start:\n{proc.tail(log_path)}\n(log: {log_path})"
+                        )
+                    time.sleep(0.1)
         yield url
 
 
-def _healthy(url: str) -> bool:
-    import urllib.request
+def problem() -> str | None:
+    """Why the API that Prefect's settings name does not answer, in one line; None where it does.
 
+    Prefect's own client takes certificate, headers and authentication from the settings of every flow run.
+    """
+    import httpx
+    from prefect.client.orchestration import get_client
+    from prefect.settings import PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+
+    # OSError: the certificate file; ValueError: no JSON; ImportError: a SOCKS proxy without its package.
+    failures = (httpx.HTTPError, httpx.InvalidURL, OSError, ValueError, ImportError)
     try:
-        with urllib.request.urlopen(f"{url}/health", timeout=1.0) as answer:  # noqa: S310  # ours, on loopback
-            return bool(answer.status == 200)
-    except OSError:
-        return False
+        with temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}), get_client(sync_client=True) as client:
+            client.api_version()  # unlike its health, it needs the authentication
+    except failures as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        return text + next((f" (see {name})" for sign, name in HINTS.items() if sign in text), "")
+    return None

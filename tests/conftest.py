@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -193,6 +194,16 @@ def site() -> Site:
 def link_tools(site: Site) -> Callable[[Path], None]:
     """`link_tools(home)`: a home of one's own with the installed tools."""
     return lambda home: _link_tools(site.home, home)
+
+
+@pytest.fixture(scope="session")
+def ipv6() -> None:
+    """Skips where this host has no IPv6 loopback."""
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError as error:
+        pytest.skip(f"this host has no IPv6 loopback: {error}")
 
 
 @pytest.fixture(scope="session")

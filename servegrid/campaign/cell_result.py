@@ -48,6 +48,7 @@ class CellResult:
     """
 
     artifact: ArtifactRef | None = None
+    samples: ArtifactRef | None = None
     baseline: dict[int, float] = field(default_factory=dict)
     roofline: Roofline | None = None
     correctness: Correctness | None = None

@@ -168,6 +168,9 @@ def _result_columns(result: CellResult) -> Row:
     }
     if result.artifact:
         row["artifact_bytes"] = result.artifact.size
+        row["artifact_digest"] = result.artifact.digest
+    if result.samples:
+        row["samples_digest"] = result.samples.digest
     if result.correctness:
         row |= _correctness_columns(result.correctness)
     if result.endpoint:

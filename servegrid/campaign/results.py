@@ -65,6 +65,7 @@ COMMON: dict[str, pl.DataType] = {
     **dict.fromkeys(("accelerator", "accelerator_precision"), pl.String()),
     "opset": pl.Int64(),
     **dict.fromkeys(("torch_jit", "triton_release", "versions", "environment"), pl.String()),
+    **dict.fromkeys(("artifact_digest", "samples_digest"), pl.String()),
     "random_weights": pl.Boolean(),
     "flow_run": pl.String(),
     "worker_pid": pl.Int64(),

@@ -10,8 +10,12 @@ import typer
 from flows.local_server import api
 from servegrid.cli.table import print_table, say
 from servegrid.domain.errors import UserError
+from servegrid.domain.names import LARGEST_INT32
 from servegrid.plan.options import SweepOptions
 from servegrid.store.site import default_site
+
+MOST_PAIRS = 10_000
+MOST_RELEVANT = 1000.0
 
 
 def compare(
@@ -21,7 +25,8 @@ def compare(
         bool, typer.Option("--run", help="Serve both cells here and measure them in interleaved runs.")
     ] = False,
     pairs: Annotated[
-        int | None, typer.Option(min=2, help="With --run: pairs of runs at each point.  [default: 20]")
+        int | None,
+        typer.Option(min=2, max=MOST_PAIRS, help="With --run: pairs of runs at each point.  [default: 20]"),
     ] = None,
     profile: Annotated[
         str | None, typer.Option(help="With --run: a file below gpu_profiles/.  [default: cpu]")
@@ -34,7 +39,11 @@ def compare(
     ] = 0.99,
     relevant: Annotated[
         float | None,
-        typer.Option(min=0, help="Smallest relative change reported.  [default: 0.02; 0.1 for single runs]"),
+        typer.Option(
+            min=0,
+            max=MOST_RELEVANT,
+            help="Smallest relative change reported.  [default: 0.02; 0.1 for single runs]",
+        ),
     ] = None,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write a pull request's comment here.")] = None,
@@ -80,14 +89,18 @@ def tune(
     cell: Annotated[str, typer.Argument(help="A cell's name, as the plan prints it.")],
     slo: Annotated[str, typer.Option(help="The bound on a percentile of the latency: p99=50ms.")],
     instances: Annotated[
-        list[int] | None, typer.Option("--instances", min=1, help="A number of instances to try.")
+        list[int] | None,
+        typer.Option("--instances", min=1, max=LARGEST_INT32, help="A number of instances to try."),
     ] = None,
     delays: Annotated[
-        list[int] | None, typer.Option("--delay-us", min=0, help="A queue delay to try, in microseconds.")
+        list[int] | None,
+        typer.Option("--delay-us", min=0, max=LARGEST_INT32, help="A queue delay to try, in microseconds."),
     ] = None,
     max_concurrency: Annotated[
         int | None,
-        typer.Option(min=1, help="Highest concurrency.  [default: 2 x max batch size x instances]"),
+        typer.Option(
+            min=1, max=LARGEST_INT32, help="Highest concurrency.  [default: 2 x max batch size x instances]"
+        ),
     ] = None,
     profile: Annotated[str, typer.Option(help="A file below gpu_profiles/.")] = "cpu",
 ) -> None:

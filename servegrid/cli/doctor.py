@@ -7,12 +7,15 @@ import platform
 import shutil
 import socket
 import subprocess
+import sys
+from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 
-import httpx
+from packaging.requirements import Requirement
 from prefect.client.orchestration import get_client
-from prefect.exceptions import PrefectException
 
+from flows import local_server
 from servegrid.domain.errors import UserError
 from servegrid.domain.plugins import load_profile
 from servegrid.domain.profile import GpuProfile, worker_command
@@ -28,6 +31,7 @@ from servegrid.host.environment import (
     gpu_names,
     how_to_install,
     missing,
+    provider,
     versions,
 )
 from servegrid.loadgen.generators import GENERATORS
@@ -38,6 +42,7 @@ from tasks.export import EXPORTERS, LIBRARIES
 
 MIN_DISK_GB = 5
 MIN_SHM_MB = 256
+PRODUCT_S = 300.0
 
 
 class Check(Value):
@@ -64,28 +69,39 @@ def install_perf_analyzer(site: Site) -> None:
 
 def check(site: Site) -> list[Check]:
     """Every check, in the order in which a newcomer needs them."""
+    checks: dict[str, Callable[[], Check]] = {
+        "Python": lambda: Check(what="Python", found=platform.python_version()),
+        "tritonserver": lambda: _tritonserver(site),
+        "libpython": lambda: _libpython(site),
+        "perf_analyzer": lambda: _perf_analyzer(site),
+        "frameworks": _frameworks,
+        "compilers": _compilers,
+        "card": lambda: _card(site),
+        "product on the card": _product,
+        "driver": _driver,
+        "disk": lambda: _disk(site),
+        "/dev/shm": _shared_memory,
+        "ports": _ports,
+        "device locks": _locks,
+        "Prefect": lambda: _pools(site),
+    }
+    return [_checked(what, look) for what, look in checks.items()]
+
+
+def _checked(what: str, look: Callable[[], Check]) -> Check:
+    """A check; where it fails itself, with what it failed by."""
+    try:
+        return look()
+    except Exception as error:  # whatever a host may be like, the other checks are shown
+        reason = " ".join(str(error).split())
+        fix = "correct what the error names, then run `servegrid doctor` again"
+        return Check(what=what, found=f"{type(error).__name__}: {reason}", fix=fix, required=True)
+
+
+def _tritonserver(site: Site) -> Check:
     problems = embedded.problems(site)
-    checks = [
-        Check(what="Python", found=platform.python_version()),
-        Check(
-            what="tritonserver",
-            found=f"{embedded.WHEEL} (release {embedded.TRITON_RELEASE})" if not problems else "not usable",
-            fix="; ".join(problems),
-            required=True,
-        ),
-        _libpython(site),
-        _perf_analyzer(site),
-        _frameworks(),
-        _compilers(),
-        _card(site),
-        _driver(),
-        _disk(site),
-        _shared_memory(),
-        _ports(),
-        _locks(),
-        _pools(site),
-    ]
-    return checks
+    found = f"{embedded.WHEEL} (release {embedded.TRITON_RELEASE})" if not problems else "not usable"
+    return Check(what="tritonserver", found=found, fix="; ".join(problems), required=True)
 
 
 def _perf_analyzer(site: Site) -> Check:
@@ -98,9 +114,29 @@ def _frameworks() -> Check:
     wanted = {lib for known in FORMATS.values() for lib in known.libraries}
     wanted |= {lib for libraries in (*LIBRARIES.values(), *EXPORTERS.values()) for lib in libraries}
     absent = missing(wanted)
-    found = ", ".join(f"{name} {version}" for name, version in versions(wanted).items())
-    fix = f"{how_to_install(absent)} in the checkout" if absent else ""
-    return Check(what="frameworks", found=found, fix=fix)
+    there = sorted(filter(None, map(provider, wanted)))
+    broken = {name: lacking for name in there if (lacking := _lacking(name))}
+    found = ", ".join(
+        f"{name} {version}{_of_host(provider(name))}" for name, version in versions(wanted).items()
+    )
+    fixes = [f"{how_to_install(absent)} in the checkout"] if absent else []
+    fixes += [f"pip install {' '.join(lacking)} ({name} needs it)" for name, lacking in broken.items()]
+    return Check(what="frameworks", found=found, fix="; ".join(fixes))
+
+
+def _of_host(distribution: str | None) -> str:
+    """Where a framework lies that is the host's own and not of this environment."""
+    if distribution is None:
+        return ""
+    place = Path(str(metadata.distribution(distribution).locate_file(""))).resolve()
+    return "" if place.is_relative_to(Path(sys.prefix).resolve()) else f" (the host's, in {place})"
+
+
+def _lacking(distribution: str) -> list[str]:
+    """What an installed distribution requires here and does not find."""
+    needed = [Requirement(text) for text in metadata.requires(distribution) or ()]
+    here = {r.name for r in needed if r.marker is None or r.marker.evaluate({"extra": ""})}
+    return sorted(missing(here))
 
 
 def _compilers() -> Check:
@@ -140,6 +176,30 @@ def _card(site: Site) -> Check:
     wrong = [p.name for p in profiles if p.compute_capability not in (None, capability)]
     fix = f"the card has compute capability {capability}: correct profile {', '.join(wrong)}" if wrong else ""
     return Check(what="card", found=found, fix=fix)
+
+
+PRODUCT = """
+import torch
+a = torch.ones(256, 256, device="cuda")
+assert float((a @ a).sum()) == 256**3
+print(torch.__version__, "on", torch.cuda.get_device_name())
+"""
+
+
+def _product() -> Check:
+    """Whether PyTorch computes on the card: a build without CUDA, or for other cards, is found only so."""
+    if not gpu_names():
+        return Check(what="product on the card", found="none: there is no card")
+    if missing(["torch"]):
+        return Check(what="product on the card", found="not tried: torch is not installed")
+    done = subprocess.run(
+        [sys.executable, "-c", PRODUCT], capture_output=True, text=True, timeout=PRODUCT_S, check=False
+    )
+    if done.returncode == 0:
+        return Check(what="product on the card", found=f"right, by torch {done.stdout.strip()}")
+    last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+    fix = "install a torch that is built for CUDA, this card and its driver"
+    return Check(what="product on the card", found=f"failed: {last}", fix=fix)
 
 
 def _driver() -> Check:
@@ -197,12 +257,11 @@ def _pools(site: Site) -> Check:
     if not url:
         return Check(what="Prefect", found="each command starts its own server (no PREFECT_API_URL)")
     wanted = {profile.pool for profile in _profiles(site)}
-    try:
-        with get_client(sync_client=True) as client:
-            pools = {pool.name: pool for pool in client.read_work_pools()}
-    except (httpx.HTTPError, PrefectException) as error:
-        fix = "start that server, or unset PREFECT_API_URL"
-        return Check(what="Prefect", found=f"{url}: {type(error).__name__}", fix=fix, required=True)
+    if problem := local_server.problem():
+        fix = "start that server, correct Prefect's settings, or unset PREFECT_API_URL"
+        return Check(what="Prefect", found=f"{url}: {problem}", fix=fix, required=True)
+    with get_client(sync_client=True) as client:
+        pools = {pool.name: pool for pool in client.read_work_pools()}
     absent = sorted(wanted - set(pools))
     if absent:
         fix = "servegrid pools create"

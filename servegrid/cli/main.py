@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NoReturn, cast
 
 import typer
 from rich.console import Console
@@ -35,6 +35,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 INTERRUPTED = 128 + signal.SIGINT
+UsageError: Any = typer.BadParameter.__base__
+"""Typer brings a click of its own, and gives of its errors this one's heir."""
 
 
 class Command(TyperCommand):
@@ -185,7 +187,11 @@ def doctor(
     install_perf_analyzer: Annotated[bool, typer.Option(help="Install perf_analyzer first.")] = False,
 ) -> None:
     """Check this host, and show how to fix what is missing."""
-    from servegrid.cli import doctor as checks
+    try:
+        from servegrid.cli import doctor as checks
+    except (ImportError, RuntimeError) as error:  # tritonclient makes the one of the other
+        how = f"`{sys.executable} -m pip install -e .` in the checkout brings what is missing"
+        raise UserError(f"servegrid itself is not whole: {error.__context__ or error}; {how}") from error
 
     site = default_site()
     if install_server:
@@ -193,9 +199,11 @@ def doctor(
     if install_perf_analyzer:
         checks.install_perf_analyzer(site)
     found = checks.check(site)
-    rows = [(entry.what, entry.found, entry.fix) for entry in found]
     styles = ["yellow" if entry.fix else "" for entry in found]
-    print_table(("what", "found", "how to fix it"), rows, styles)
+    print_table(("what", "found"), [(entry.what, entry.found) for entry in found], styles)
+    for entry in found:
+        if entry.fix:  # a line each, which no column cuts: it can be copied
+            say(f"to fix {entry.what}: {entry.fix}", style="yellow")
     if any(entry.required and entry.fix for entry in found):
         raise typer.Exit(2)
 
@@ -238,15 +246,24 @@ def main() -> None:
     logger.addHandler(Progress())
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        app(standalone_mode=True)
+        code = app(standalone_mode=False)
+    except UsageError as error:
+        message = " ".join(error.format_message().split())
+        if not message:
+            sys.exit(2)  # a group without a command: its help stands there already
+        _fail(f"{message} (see `{error.ctx.command_path} --help`)" if error.ctx else message)
     except (ServegridError, OSError) as error:
-        message = error if isinstance(error, ServegridError) else refusal(error)
-        if message is None:
+        refused = str(error) if isinstance(error, ServegridError) else refusal(error)
+        if refused is None:
             raise
-        Console(stderr=True).print(
-            f"servegrid: {printable(str(message))}", style="red", markup=False, soft_wrap=True
-        )
-        sys.exit(2)
+        _fail(refused)
+    sys.exit(code)
+
+
+def _fail(message: str) -> NoReturn:
+    """One line, and the exit code of wrong input."""
+    Console(stderr=True).print(f"servegrid: {printable(message)}", style="red", markup=False, soft_wrap=True)
+    sys.exit(2)
 
 
 def _print_recommendations(folder: Path) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
+from servegrid.domain.names import Count, Dimension, Text
 from servegrid.domain.values import Scalar, Tensor, Value
 
 
@@ -14,10 +15,10 @@ class Fusion(Value):
     silently.
     """
 
-    model_type: str
-    num_heads: PositiveInt
-    hidden_size: PositiveInt
-    fused: dict[str, PositiveInt] = Field(min_length=1)
+    model_type: Text
+    num_heads: Count
+    hidden_size: Count
+    fused: dict[str, Count] = Field(min_length=1)
 
 
 class Quantization(Value):
@@ -27,8 +28,8 @@ class Quantization(Value):
     operator types, or prefixes of node names, that stay in float.
     """
 
-    samples: PositiveInt = 64
-    keep_float: tuple[str, ...] = ()
+    samples: Count = 64
+    keep_float: tuple[Text, ...] = ()
 
 
 class OnnxConversion(Value):
@@ -41,9 +42,9 @@ class OnnxConversion(Value):
 class ShapeRange(Value):
     """The smallest, optimum and largest shape of an input for which an engine is built."""
 
-    min: tuple[int | str, ...]
-    opt: tuple[int | str, ...]
-    max: tuple[int | str, ...]
+    min: tuple[Dimension, ...]
+    opt: tuple[Dimension, ...]
+    max: tuple[Dimension, ...]
 
     def resolve(self, parameters: dict[str, Scalar]) -> ShapeRange:
         """The range with parameter names replaced by their numbers."""

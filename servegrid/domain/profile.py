@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Discriminator, Field, PositiveFloat, Tag, field_validator
+from pydantic import Discriminator, Field, Tag, field_validator
 
-from servegrid.domain.names import Name
+from servegrid.domain.names import Name, Positive, Text, Unique
 from servegrid.domain.server import ServerChoice
 from servegrid.domain.values import Format, Precision, Value
 
@@ -31,15 +31,15 @@ class Peak(Value):
     operands (`tf32`: fp32 operands on tensor cores). A figure that the source lacks is left out."""
 
     source: str
-    memory_gb_s: PositiveFloat
-    tflops: dict[Precision | Literal["tf32"], PositiveFloat] = Field(min_length=1)
+    memory_gb_s: Positive
+    tflops: dict[Precision | Literal["tf32"], Positive] = Field(min_length=1)
 
 
 class Image(Value):
     """A container image whose Python converts to a format. Its entrypoint, if it has one, must run its
     arguments as a command, as NVIDIA's images do."""
 
-    image: str = Field(min_length=1)
+    image: Text
 
     def __str__(self) -> str:
         return self.image
@@ -65,11 +65,11 @@ class GpuProfile(Value):
     name: Name
     description: str
     device_kind: Literal["cpu", "gpu"]
-    device_names: tuple[str, ...]
+    device_names: tuple[Text, ...]
     compute_capability: str | None = Field(None, pattern=r"^\d+\.\d$")
-    memory_gb: PositiveFloat | None = None
+    memory_gb: Positive | None = None
     pool: Name
-    precisions: tuple[Precision, ...]
+    precisions: Annotated[tuple[Precision, ...], Unique]
     peak: Peak | None = None
     unsupported: tuple[ProfileRule, ...] = ()
     server: ServerChoice | None = None

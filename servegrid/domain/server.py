@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from servegrid.domain.values import Channel, Format, Protocol, Value
 
 SCHEMES = {"grpc": False, "grpcs": True}
 """Scheme of a server's URL -> whether the channel is TLS."""
+URL = re.compile(r"grpcs?://([^/\s:\[\]]+|\[[0-9A-Fa-f:.]+\]):(\d{1,5})")
+LARGEST_PORT = 2**16 - 1
 
 
 class ServerChoice(Value):
@@ -22,11 +25,22 @@ class ServerChoice(Value):
     """
 
     name: str = "embedded"
-    url: str | None = Field(None, pattern=r"^grpcs?://[^/\s:]+:\d+$")
+    url: str | None = None
     ca_file: Path | None = None
     headers_file: Path | None = None
     triton_release: str | None = Field(None, pattern=r"^\d\d\.\d\d$")
     device_kind: Literal["cpu", "gpu"] = "cpu"
+
+    @field_validator("url")
+    @classmethod
+    def _is_url(cls, given: str | None) -> str | None:
+        if given is not None:
+            found = URL.fullmatch(given)
+            if found is None or not 1 <= int(found[2]) <= LARGEST_PORT:
+                raise ValueError(
+                    "expected grpc://HOST:PORT or grpcs://HOST:PORT, an IPv6 address in brackets: grpc://[::1]:8001"
+                )
+        return given
 
     @model_validator(mode="after")
     def _ca_file_needs_tls(self) -> ServerChoice:
@@ -46,7 +60,7 @@ class ServerChoice(Value):
 
     @property
     def address(self) -> str:
-        """HOST:PORT of the URL."""
+        """HOST:PORT of the URL, an IPv6 address in brackets, as gRPC and perf_analyzer take it."""
         return (self.url or "").partition("://")[2]
 
     @property

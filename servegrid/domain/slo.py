@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import Decimal
 from typing import Any, Literal
@@ -68,6 +69,7 @@ def from_option(text: str) -> Slo:
 
 def _parts(text: str) -> dict[str, Any]:
     found = FORM.fullmatch(text.strip())
-    if not found or not float(found[2]):
+    limit_ms = float(found[2]) * UNITS_MS[found[3]] if found else 0.0
+    if not found or not 0 < limit_ms < math.inf:
         raise ValueError("write a statistic (p50, p90, p95, p99, avg) and a time above 0: p99=50ms, avg=0.2s")
-    return {"statistic": found[1], "limit_ms": float(found[2]) * UNITS_MS[found[3]]}
+    return {"statistic": found[1], "limit_ms": limit_ms}

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field, PositiveFloat, PositiveInt, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from servegrid.domain import conversion as shapes
 from servegrid.domain.conversion import OnnxConversion, ShapeRange
-from servegrid.domain.names import Name
+from servegrid.domain.names import (
+    LARGEST_INT32,
+    Argument,
+    Bytes,
+    Count,
+    CountOrZero,
+    FiniteScalar,
+    Name,
+    Opset,
+    Seconds,
+    Text,
+    Unique,
+    WholeSeconds,
+)
 from servegrid.domain.tolerances import ConversionTolerance, Metric, Tolerances
 from servegrid.domain.values import (
     Accelerator,
@@ -26,11 +39,13 @@ from servegrid.domain.values import (
     Value,
 )
 
+Counts = Annotated[tuple[Count, ...], Unique]
+
 
 class Source(Value):
     """A file or folder that the user must provide for a variant: its name, and where it is published."""
 
-    file: str
+    file: Text
     published: str
 
 
@@ -39,7 +54,7 @@ class FormatSpec(Value):
     (`cuda` means `none`)."""
 
     export: ExportFormat
-    precisions: tuple[Precision, ...]
+    precisions: Annotated[tuple[Precision, ...], Unique]
     accelerators: tuple[Accelerator, ...] = Field(("none",), min_length=1)
 
     @field_validator("accelerators", mode="before")
@@ -47,7 +62,8 @@ class FormatSpec(Value):
     def _fold(cls, given: Any) -> Any:
         if not isinstance(given, list | tuple):
             return given
-        return tuple(dict.fromkeys("none" if name == "cuda" else name for name in given))
+        names = ["none" if name == "cuda" else name for name in given]
+        return tuple(name for place, name in enumerate(names) if name not in names[:place])
 
 
 class Conversion(Value):
@@ -57,7 +73,7 @@ class Conversion(Value):
     `tolerance` if that is tighter.
     """
 
-    workspace_bytes: PositiveInt | None = None
+    workspace_bytes: Bytes | None = None
     shapes: dict[str, ShapeRange] = Field({})
     tolerance: ConversionTolerance | None = None
     onnx: OnnxConversion = OnnxConversion()
@@ -71,44 +87,44 @@ class ServingDefaults(BatchLimit):
     must be able to answer. The load takes longer, and the first request less.
     """
 
-    preferred_batch_sizes: tuple[PositiveInt, ...]
-    max_queue_delay_us: int = Field(ge=0)
-    instances: tuple[PositiveInt, ...] = Field((1,), min_length=1)
+    preferred_batch_sizes: Counts
+    max_queue_delay_us: CountOrZero
+    instances: Counts = Field((1,), min_length=1)
     protocol: Protocol = "grpc"
     cuda_graph: bool = False
     warm_up: bool = False
-    load_timeout_s: PositiveInt
+    load_timeout_s: WholeSeconds
 
 
 class LoadDefaults(Value):
     """Load settings of both scenarios."""
 
     shared_memory: SharedMemory = "system"
-    request_count: PositiveInt = 50
-    window_s: PositiveFloat = 1.0
+    request_count: Count = 50
+    window_s: Seconds = 1.0
     warm_up: bool = True
 
 
 class OfflineDefaults(LoadDefaults):
     """Offline points: batch sizes at concurrency 1."""
 
-    batch_sizes: tuple[PositiveInt, ...] = Field(min_length=1)
+    batch_sizes: Counts = Field(min_length=1)
 
 
 class OnlineDefaults(LoadDefaults):
     """Online points: concurrencies at one client batch."""
 
-    client_batch: PositiveInt
-    concurrency: tuple[PositiveInt, ...] = Field(min_length=1)
+    client_batch: Count
+    concurrency: Counts = Field(min_length=1)
 
 
 class Variant(Value):
     """A size of the model: `full` is the published one, `tiny` runs on a laptop CPU."""
 
-    parameters: dict[str, Scalar]
+    parameters: dict[Argument, FiniteScalar]
     sources: tuple[Source, ...] = ()
-    samples: PositiveInt
-    step_timeout_s: PositiveInt = 1800
+    samples: Count
+    step_timeout_s: WholeSeconds = 1800
     convert: Conversion = Conversion()
     serving: ServingDefaults
     offline: OfflineDefaults
@@ -146,8 +162,8 @@ class ModelSpec(Value):
     name: Name
     description: str
     framework: Framework
-    requires: tuple[str, ...]
-    opset: PositiveInt
+    requires: tuple[Text, ...]
+    opset: Opset
     inputs: tuple[Tensor, ...] = Field(min_length=1)
     outputs: tuple[Tensor, ...] = Field(min_length=1)
     formats: dict[Format, FormatSpec]
@@ -158,7 +174,9 @@ class ModelSpec(Value):
     def _complete(self, info: ValidationInfo) -> ModelSpec:
         rules: FormatRules | None = info.context
         used = {p for f in self.formats.values() for p in f.precisions}
-        problem = (rules.wrong(self) if rules else None) or _wrong_tolerances(self, used)
+        problem = (
+            _wrong_tensors(self) or (rules.wrong(self) if rules else None) or _wrong_tolerances(self, used)
+        )
         engines = not problem and rules is not None and rules.has_engines(self)
         for name, variant in self.variants.items():
             problem = problem or _wrong_variant(self, f"variants.{name}", variant, used, engines)
@@ -207,6 +225,19 @@ class ModelSpec(Value):
 
 def _axis(axis: int | str, parameters: dict[str, Scalar]) -> int:
     return axis if isinstance(axis, int) else int(parameters[axis])
+
+
+def _wrong_tensors(spec: ModelSpec) -> str | None:
+    for kind, tensors in (("inputs", spec.inputs), ("outputs", spec.outputs)):
+        names = [tensor.name for tensor in tensors]
+        for name in names:
+            if names.count(name) > 1:
+                return f"{kind}: two have the name {name!r}"
+        for tensor in tensors:
+            for axis in tensor.shape:
+                if isinstance(axis, int) and axis != -1 and not 1 <= axis <= LARGEST_INT32:
+                    return f"{kind}.{tensor.name}.shape: {axis}: an axis is from 1, -1 (free) or a name"
+    return None
 
 
 def _wrong_tolerances(spec: ModelSpec, used: set[Precision]) -> str | None:

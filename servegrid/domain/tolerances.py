@@ -6,16 +6,17 @@ from typing import Literal
 
 from pydantic import Field
 
+from servegrid.domain.names import Finite, NotNegative, Positive, Share, Text
 from servegrid.domain.values import Precision, Value
 
 
 class Metric(Value):
     """The task metric. `drop` bounds by how much the served model may be worse than the framework."""
 
-    name: str
+    name: Text
     better: Literal["higher", "lower"] = "higher"
-    threshold: float
-    drop: dict[Precision, float]
+    threshold: Finite
+    drop: dict[Precision, NotNegative]
 
     def reached(self, value: float) -> bool:
         """Whether a value is at the threshold or better; NaN never is."""
@@ -33,10 +34,10 @@ class Tolerance(Value):
     every sample. An integer output: the share of its values that must be equal.
     """
 
-    absolute: float = Field(gt=0)
-    relative: float = Field(0.0, ge=0)
-    cosine: float = Field(gt=0, le=1)
-    agreement: float = Field(1.0, gt=0, le=1)
+    absolute: Positive
+    relative: NotNegative = 0.0
+    cosine: Share
+    agreement: Share = 1.0
 
 
 class Tolerances(Tolerance):
@@ -51,8 +52,8 @@ class Tolerances(Tolerance):
 class ConversionTolerance(Value):
     """A bound of the conversion alone: |difference| <= absolute + relative x |export's|."""
 
-    absolute: float = Field(gt=0)
-    relative: float = Field(ge=0)
+    absolute: Positive
+    relative: NotNegative
 
     def tighten(self, tolerance: Tolerance) -> dict[str, float]:
         """The smaller of each of its bounds and of the tolerance's."""

@@ -12,6 +12,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
+from servegrid.domain.names import Dimension, TensorName
 from servegrid.domain.slo import Slo
 
 Format = Literal["ts-trace", "ts-script", "aoti", "onnx", "trt", "tf-savedmodel", "tf-trt"]
@@ -60,12 +61,12 @@ class Tensor(Value):
     An axis is a number, the name of a model parameter (fixed by it), or -1 (free).
     """
 
-    name: str
+    name: TensorName
     dtype: Literal[
         "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64",
         "float16", "float32", "float64",
     ]  # fmt: skip
-    shape: tuple[int | str, ...] = Field(min_length=1)
+    shape: tuple[Dimension, ...] = Field(min_length=1)
 
 
 class Interface(Value):

@@ -11,20 +11,20 @@ from typing import Any, Protocol
 
 import numpy as np
 import yaml
+from pydantic import ValidationError
 
 from servegrid.domain.arrays import Arrays
 from servegrid.domain.errors import UnsupportedError, unknown
 from servegrid.domain.spec import ModelSpec
 from servegrid.domain.values import TRITON_DTYPES, Format, Interface, Tensor, Value
+from servegrid.domain.yaml_files import explain
 from servegrid.frameworks.fields import ModelFileJob
 from servegrid.frameworks.file_plugin import TEMPLATE
 from servegrid.frameworks.networks import FRAMEWORKS, Network
 
-SAMPLES = 64
+SAMPLES, MAX_BATCH = 64, 8
 MOST_BYTES = 2**32
 """Of the random samples of an input."""
-MAX_BATCH = 8
-
 Axes = tuple[int, ...]
 
 
@@ -60,23 +60,29 @@ def read_model_file(job: ModelFileJob) -> None:
     Raises:
         UnsupportedError: why the file, a shape or the samples cannot be used, in one line.
     """
+    try:
+        _read(job)
+    except ValidationError as error:  # a name or an axis that no model of ours may have
+        raise UnsupportedError(explain(error, ModelSpec)) from error
+
+
+def _read(job: ModelFileJob) -> None:
     reader: Reader = importlib.import_module(FRAMEWORKS[job.fields.kind])
     samples = _samples(job.inputs["samples"]) if "samples" in job.inputs else None
     inputs, outputs, opset = reader.declared(job.inputs["file"])
     resolved = resolve(inputs, job.fields.shapes, samples)
     for name in ("prepare.py", "dataloader.py"):
         shutil.copy(TEMPLATE / name, job.output / name)
-    data = job.output / "data"
-    data.mkdir()
+    (data := job.output / "data").mkdir()
     reader.copy(job.inputs["file"], data / reader.FILE)
     x = samples or random_samples(resolved)
     np.savez(data / "samples.npz", allow_pickle=False, **x)
     found, scales = _run(reader, data / reader.FILE, resolved, outputs, x)
-    interface = Interface(inputs=resolved, outputs=found)
-    count = len(next(iter(x.values())))
+    interface, count = Interface(inputs=resolved, outputs=found), len(next(iter(x.values())))
     spec = _spec(job, interface, reader.FORMATS, scales, opset, count)
-    text = yaml.safe_dump(spec.model_dump(mode="json", exclude_none=True), sort_keys=False)
-    (job.output / "model.yaml").write_text(text, encoding="utf-8")
+    (job.output / "model.yaml").write_text(
+        yaml.safe_dump(spec.model_dump(mode="json", exclude_none=True), sort_keys=False), encoding="utf-8"
+    )
 
 
 def one_line(error: Exception) -> str:
@@ -241,7 +247,8 @@ def _run(
             for want, have, other in zip(said[1:], two.shape[1:], three.shape[1:], strict=True)
         ]
         found.append(_tensor("output", tensor.name, str(two.dtype), (_fixed(inputs) or -1, *same)))
-        scales[tensor.name] = float(np.abs(three.astype(np.float64)).max(initial=0.0)) or 1.0
+        values = np.abs(three.astype(np.float64))
+        scales[tensor.name] = float(values[np.isfinite(values)].max(initial=0.0)) or 1.0
     return tuple(found), scales
 
 

@@ -33,9 +33,9 @@ class Expected(Value):
 def expect(requests: Sequence[BuildRequest], store: Store, wall_s: float | None) -> Expected:
     """The forecast for a cell with these build requests, whose last run took `wall_s`.
 
-    A stage whose inputs have to be built counts as one to build. The baseline is a measurement, and left out.
+    A stage whose inputs have to be built counts as one to build.
     """
-    found = [(entry.stage, store.known(entry.key)) for entry in requests if entry.stage != "baseline"]
+    found = [(entry.stage, store.known(entry.key)) for entry in requests]
     return Expected(
         stored=tuple(stage for stage, artifact in found if artifact),
         to_build=tuple(stage for stage, artifact in found if not artifact),

@@ -239,6 +239,8 @@ def _option(name: str) -> Any:
     kind: Any = field.annotation
     if type(None) in get_args(kind):
         kind = next(t for t in get_args(kind) if t is not type(None))
+    if get_origin(kind) is Annotated:
+        kind = get_args(kind)[0]  # SweepOptions checks its bounds
     if repeated:
         kind = list[str]
     elif kind not in (bool, int, float):

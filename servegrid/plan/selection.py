@@ -6,8 +6,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import Field, PositiveFloat, model_validator
+from pydantic import Field, model_validator
 
+from servegrid.domain.names import Count, Positive, Seconds
 from servegrid.domain.slo import Slo
 from servegrid.domain.values import (
     Accelerator,
@@ -50,26 +51,24 @@ class Selection(Value):
     random_weights: Annotated[bool, Panel.WHAT] = Field(
         False, description="Seeded random weights and inputs: needs no checkpoint; ends `measured`"
     )
-    instances: Annotated[int | None, Panel.SERVED] = Field(
-        None, ge=1, description="Only this number of instances; none: all of the model's"
+    instances: Annotated[Count | None, Panel.SERVED] = Field(
+        None, description="Only this number of instances; none: all of the model's"
     )
-    max_batch_size: Annotated[int | None, Panel.SERVED] = Field(
-        None, ge=1, description="At most this batch size"
+    max_batch_size: Annotated[Count | None, Panel.SERVED] = Field(None, description="At most this batch size")
+    max_concurrency: Annotated[Count | None, Panel.MEASURED] = Field(
+        None, description="At most this concurrency online"
     )
-    max_concurrency: Annotated[int | None, Panel.MEASURED] = Field(
-        None, ge=1, description="At most this concurrency online"
+    request_count: Annotated[Count | None, Panel.MEASURED] = Field(
+        None, description="At least this many requests a window"
     )
-    request_count: Annotated[int | None, Panel.MEASURED] = Field(
-        None, ge=1, description="At least this many requests a window"
-    )
-    window_s: Annotated[float | None, Panel.MEASURED] = Field(
-        None, gt=0, description="At least this many seconds a window"
+    window_s: Annotated[Seconds | None, Panel.MEASURED] = Field(
+        None, description="At least this many seconds a window"
     )
     fixed_points: Annotated[bool, Panel.MEASURED] = Field(
         False,
         description="Online, measure every concurrency of the model's spec; else those that find the knee",
     )
-    request_rates: Annotated[tuple[PositiveFloat, ...], Panel.MEASURED] = Field(
+    request_rates: Annotated[tuple[Positive, ...], Panel.MEASURED] = Field(
         (), description="Online, also send this many requests/s, open loop"
     )
     distribution: Annotated[Distribution, Panel.MEASURED] = Field(

@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 
 from servegrid.campaign import results
+from servegrid.campaign.campaign import unreached
 from servegrid.campaign.columns import POINT_KEY, REMOVED, point_in_words
 from servegrid.campaign.layout import CampaignLayout
 from servegrid.campaign.results import CELLS, MEASUREMENTS, WHOLE, Row
@@ -64,7 +65,17 @@ class Repeats:
     """The rows of a campaign, or of several campaigns of the same cells."""
 
     def __init__(self, name: str, cells: pl.DataFrame, measurements: pl.DataFrame) -> None:
-        self.name, self.cells, self.measurements = name, cells, measurements
+        self.name, self.measurements = name, measurements
+        self.cells = cells.filter(pl.col("verdict") != "skipped")
+
+    @property
+    def profiles(self) -> int:
+        return self.cells["profile"].n_unique()
+
+    def by_profile(self) -> Repeats:
+        """The same with the profile in each cell's name."""
+        name = pl.format("{} on {}", "cell", pl.col("profile").fill_null("?")).alias("cell")
+        return Repeats(self.name, self.cells.with_columns(name), self.measurements.with_columns(name))
 
     @property
     def runs(self) -> int:
@@ -82,23 +93,32 @@ def read_repeats(given: str, results_folder: Path) -> Repeats:
     """A campaign by its name or folder, or a folder of campaigns.
 
     Raises:
-        UserError: no campaign there has rows.
+        UserError: no campaign there has rows, or a campaign has cells that have not run.
     """
     folder = Path(given) if Path(given).is_dir() else results.campaign_folder(results_folder, given)
     folders = [folder] if _has_rows(folder) else sorted(f for f in folder.glob("*") if _has_rows(f))
     if not folders:
         results.read(folder)  # raises UserError with the names of the campaigns
+    for interrupted in folders:
+        if left := unreached(interrupted):
+            cell, profile = left[0]
+            raise UserError(
+                f"campaign {interrupted.name}: {len(left)} cells have not run, first {cell} on {profile}; "
+                f"`servegrid sweep --resume {interrupted.name}` goes on with it"
+            )
     tables = [_read(f) for f in folders]
     cells, measurements = (pl.concat(kind) for kind in zip(*tables, strict=True))
     return Repeats(folder.name, cells, measurements)
 
 
 def compare(a: Repeats, b: Repeats, rule: Rule) -> Comparison:
-    """Compare every cell of A and B.
+    """Compare every cell of A and B, on each profile if one of them has several.
 
     Raises:
-        UserError: A and B have no cell in common, or measured different things.
+        UserError: A and B have no cell in common, measured different things, or nothing can be compared.
     """
+    if max(a.profiles, b.profiles) > 1:
+        a, b = a.by_profile(), b.by_profile()
     shared = set(a.cells["cell"]) & set(b.cells["cell"])
     if not shared:
         raise UserError(f"{a.name} and {b.name} have no cell in common")
@@ -110,6 +130,10 @@ def compare(a: Repeats, b: Repeats, rule: Rule) -> Comparison:
         relevant = RELEVANT if repeated else RELEVANT_SINGLE
     names = list(dict.fromkeys([*a.cells["cell"], *b.cells["cell"]]))
     cells = [_compare_cell(name, a, b, rule.confidence, relevant, repeated) for name in names]
+    if not any(cell.judged or cell.broken for cell in cells):
+        raise UserError(
+            f"{a.name} and {b.name} have no measured point in common: there is nothing to compare"
+        )
     differences = sorted({d for cell in cells for d in cell.differences})
     if differences and not rule.across:
         listed = "\n".join(f"  {entry}" for entry in differences)

@@ -39,15 +39,19 @@ METRIC_STEP = 0.001
 """Smallest relative change of a served metric that counts: one sample in a thousand. The metric was constant
 in 41 pairs of successive campaigns of the same cell on one host."""
 SAME = ("cell", "profile", "random_weights")
-SAME_POINT = (*SAME, *columns.POINT_KEY, "shared_memory", "protocol", "max_batch_size", "generator")
+SAME_POINT = (*SAME, *columns.POINT_KEY, "shared_memory", "protocol", "max_batch_size")
 """Columns that two measurements must share to be compared."""
 PLAIN = ("gpu", "cpu", "host", "triton_release", "server", "server_version", "backend")
 SET = (
+    "generator",
     "generator_version",
     *(name for name in Serving.model_fields if name not in (*SAME_POINT, *PLAIN)),
     *columns.REMOVED,
 )
 """Columns whose change is reported with a change of a figure: machine and settings."""
+DIGESTS = {"artifact_digest": "the served file", "samples_digest": "the samples"}
+"""Columns of digests, and what each is of."""
+SHOWN_DIGITS = 12
 LAST = 12
 """Campaigns that a report includes."""
 
@@ -151,14 +155,15 @@ def _trail(points: pl.DataFrame, campaign: pl.Series) -> pl.DataFrame:
     """The best stable point of each cell and scenario of a campaign, in every campaign that measured it:
     `when` that began, and the `change` of throughput since the first. Points of one campaign are left out."""
     stable = points.filter(pl.col("stable"))
+    same = (*SAME_POINT, "generator")  # one line of a chart has one load generator
     best = (
         stable.filter(pl.col("campaign").is_in(campaign.implode()))
         .sort("throughput", descending=True)
         .unique((*SAME, "scenario"), keep="first", maintain_order=True)
     )
-    found = stable.join(best.select(*SAME_POINT), on=SAME_POINT, how="semi", nulls_equal=True)
-    first = pl.col("throughput").first().over(SAME_POINT)
-    several = pl.col("campaign").n_unique().over(SAME_POINT) > 1
+    found = stable.join(best.select(*same), on=same, how="semi", nulls_equal=True)
+    first = pl.col("throughput").first().over(same)
+    several = pl.col("campaign").n_unique().over(same) > 1
     began = pl.col("started_at").min().over("campaign").str.slice(0, 16).str.replace("T", " ")
     return found.with_columns(
         when=began.fill_null(pl.col("campaign")), change=pl.col("throughput") / first - 1
@@ -230,6 +235,10 @@ def _move(
 def _differences(before: dict[str, Any], after: dict[str, Any]) -> Iterator[str]:
     """Machine, driver, server, settings and libraries that changed."""
     was, now = _facts(before), _facts(after)
+    for column, what in DIGESTS.items():
+        old, new = before[column], after[column]
+        if old and new and old != new:  # rows of older versions have none
+            yield f"{what} {old[:SHOWN_DIGITS]} -> {new[:SHOWN_DIGITS]}"
     for name in dict.fromkeys((*was, *now)):
         if was.get(name) != now.get(name):
             yield f"{name} {was.get(name, 'absent')} -> {now.get(name, 'absent')}"

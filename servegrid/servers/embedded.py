@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -28,6 +30,7 @@ TRITON_RELEASE = "24.10"  # its server says 2.51.0
 BACKENDS: tuple[str, ...] = ("python",)
 PROTOCOLS = ("http", "grpc")
 READY_S = 30.0
+NOT_PLAIN = re.compile(r"[^\w@%+=:,./-]")
 
 
 def capabilities(choice: ServerChoice) -> ServerCapabilities:
@@ -93,17 +96,35 @@ def serve(
 @contextmanager
 def _serve(site: Site, repository: Path, log_path: Path) -> Iterator[Running]:
     start = Start.fresh()
-    args = [
-        str(_binary(site)),
-        *start.options(repository),
-        f"--backend-directory={_backend_folder(site)}",
-        "--allow-metrics=false",  # nobody reads them, and a port less may be taken by another
-        *(f"--{kind}-address=127.0.0.1" for kind in PROTOCOLS),
-        *(f"--{kind}-port={start.ports[kind]}" for kind in PROTOCOLS),
-    ]
     env = {**process_environment.of_site(site.home), **_environment(site)}
-    with started(args, start, provider="embedded", log_path=log_path, ready_s=READY_S, env=env) as running:
-        yield running
+    with ExitStack() as stack:
+        models, backends = stack.enter_context(_for_a_shell(repository, _backend_folder(site)))
+        args = [
+            str(_binary(site)),
+            *start.options(models),
+            f"--backend-directory={backends}",
+            "--allow-metrics=false",  # nobody reads them, and a port less may be taken by another
+            *(f"--{kind}-address=127.0.0.1" for kind in PROTOCOLS),
+            *(f"--{kind}-port={start.ports[kind]}" for kind in PROTOCOLS),
+        ]
+        yield stack.enter_context(
+            started(args, start, provider="embedded", log_path=log_path, ready_s=READY_S, env=env)
+        )
+
+
+@contextmanager
+def _for_a_shell(*folders: Path) -> Iterator[list[Path]]:
+    """The folders, by links with plain names where theirs have a space or another character of a shell:
+    Triton's Python backend starts each model by a shell command without quotes."""
+    if not any(NOT_PLAIN.search(str(folder)) for folder in folders):
+        yield list(folders)
+        return
+    place = None if not NOT_PLAIN.search(tempfile.gettempdir()) else "/tmp"  # noqa: S108
+    with tempfile.TemporaryDirectory(prefix="servegrid-", dir=place) as temporary:
+        links = [Path(temporary) / str(number) for number in range(len(folders))]
+        for link, folder in zip(links, folders, strict=True):
+            link.symlink_to(folder.absolute())
+        yield links
 
 
 def start_line(site: Site) -> tuple[dict[str, str], list[str]]:

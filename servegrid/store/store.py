@@ -93,6 +93,11 @@ class Store:
         entry = _entry(self.root / "keys" / f"{key}.json")
         return entry.artifact if entry else None
 
+    def made_for(self, key: str) -> str:
+        """The cell that the artifact of this key was made for; empty where none was kept."""
+        entry = _entry(self.root / "keys" / f"{key}.json")
+        return entry.cell if entry else ""
+
     def find(self, key: str) -> ArtifactRef | None:
         """The intact artifact of this key, if there is one."""
         ref = self.known(key)

@@ -44,12 +44,14 @@ class Difference(Value):
 class Reason(Value):
     """Whether one stage is taken from the store or built, and why.
 
-    differences: to the nearest stored request of this stage; waits_for: inputs that are not built yet.
+    made_for: the cell of another model or variant whose artifact it is; differences: to the nearest stored
+    request of this stage; waits_for: inputs that are not built yet.
     """
 
     stage: str
     stored: bool = False
     damaged: bool = False
+    made_for: str = ""
     nearest: str | None = None
     waits_for: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
@@ -58,7 +60,7 @@ class Reason(Value):
     def lines(self) -> tuple[str, ...]:
         """The reason in words: one line, then one for each difference."""
         if self.stored:
-            return (f"{self.stage}: stored",)
+            return (f"{self.stage}: stored{self.made_for and f' (made for {self.made_for})'}",)
         if self.damaged:
             return (f"{self.stage}: built again; its artifact is damaged or missing",)
         waits = f"its {' and '.join(self.waits_for)}" if self.waits_for else ""
@@ -79,7 +81,9 @@ def explain(request: BuildRequest, store: Store, kin: str) -> Reason:
     waits_for = tuple(name for name, ref in request.inputs.items() if ref == UNKNOWN)
     if store.known(request.key):
         intact = store.find(request.key) is not None
-        return Reason(stage=request.stage, stored=intact, damaged=not intact)
+        made_for = store.made_for(request.key)
+        other = "" if made_for.startswith(kin) else made_for
+        return Reason(stage=request.stage, stored=intact, damaged=not intact, made_for=other)
     candidates = [
         (differences(entry.request, request.document(), without=waits_for), entry.cell)
         for entry in store.entries()

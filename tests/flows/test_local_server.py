@@ -9,8 +9,23 @@ from pathlib import Path
 from threading import Barrier
 from typing import Any
 
-from flows.local_server import running, settings
+import pytest
+
+from flows.local_server import api, running, settings
+from servegrid.domain.errors import UserError
 from servegrid.store.site import Site
+
+
+@pytest.mark.fault(
+    "Disks", "one line that names the home and its space", what="the home's is full as a command starts"
+)
+def test_full_disk_of_the_home(disk: Any, monkeypatch: pytest.MonkeyPatch, happened: Any) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    disk.fill()
+    with pytest.raises(UserError, match="space left") as caught, api(Site.model_construct(home=disk.path)):
+        pytest.fail("Prefect's server would have started")
+    assert str(disk.path) in str(caught.value) and "\n" not in str(caught.value)
+    happened(caught.value)
 
 
 def test_two_commands_start_their_servers_in_a_new_home_at_once(tmp_path: Path) -> None:

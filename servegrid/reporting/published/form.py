@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from servegrid.loadgen.latency import COMPONENTS
+from servegrid.reporting.published.compare import VARIANT
 from servegrid.reporting.published.document import Section
 from servegrid.reporting.published.table import LENGTH, form, plain, section
 from servegrid.reporting.recommendation import OF_CELL
@@ -21,6 +22,7 @@ WORDS = {
     "tf-savedmodel": ("TensorFlow", "TensorFlow SavedModel", "-"),
     "tf-trt": ("TensorFlow", "TensorFlow SavedModel", "-"),
 }
+UNSTABLE = "*"
 ACCELERATORS = {"none": "-", "trt": "NVIDIA TensorRT", "amp": "Automatic FP16"}
 
 Read = Callable[[dict[str, Any]], Any]
@@ -46,9 +48,7 @@ PARAMETERS: dict[str, Read] = {
     "triton max queue delay": lambda row: row["max_queue_delay_us"],
     "triton preferred batch sizes": lambda row: " ".join(map(str, row["preferred_batch_sizes"] or ["-"])),
     **dict.fromkeys(("max seq length", "sequence length"), lambda row: row["length"]),
-    "squad v1.1 f1 score": lambda row: (
-        None if row["served_metric"] is None else f"{100 * row['served_metric']:.2f}"
-    ),
+    "squad v1.1 f1 score": lambda row: _f1(row),
     "nvidia tensorrt capture cuda graph": lambda row: "Enabled" if row["cuda_graph"] else "Disabled",
     "export format": lambda row: row["export_format"],
     "device kind": lambda row: row["device_kind"],
@@ -64,15 +64,17 @@ def in_published_form(
     metric = cells.select(*OF_CELL, "served_metric")
     ours = measurements.join(metric, on=OF_CELL, how="left", nulls_equal=True, maintain_order="left")
     found = []
-    for (_, _, scenario), points in ours.with_columns(LENGTH).group_by(
-        *OF_CELL, "scenario", maintain_order=True
-    ):
+    # A request rate has no place in the published form.
+    ours = ours.filter(pl.col("request_rate").is_null()).with_columns(LENGTH)
+    for (_, _, scenario), unordered in ours.group_by(*OF_CELL, "scenario", maintain_order=True):
+        points = unordered.sort("batch", "concurrency")
         theirs = table.filter(pl.col("scenario") == scenario)
         if theirs.is_empty():
             theirs = table  # as with online BERT, which was not published
         wanted = form(theirs)
         first = points.row(0, named=True)
-        title = f"{first['gpu']}, {first['cell']} with {first['precision'].upper()}"
+        unstable = f"; {UNSTABLE} unstable point" if not points["stable"].all() else ""
+        title = f"{first['gpu']}, {first['cell']} with {first['precision'].upper()}{unstable}"
         figures = [
             tuple(_printed(row, name, theirs[name]) for name in wanted.columns)
             for row in points.iter_rows(named=True)
@@ -97,4 +99,13 @@ def _printed(row: dict[str, Any], name: str, as_published: pl.Series) -> str:
     if not isinstance(value, float):
         return "-" if value is None else str(value)
     digits = max(len(figure.partition(".")[2]) for figure in as_published.drop_nulls().to_list())
-    return f"{value:.{digits}f}"
+    mark = UNSTABLE if plain(name) == "inferences/second" and not row["stable"] else ""
+    return f"{value:.{digits}f}{mark}"
+
+
+def _f1(row: dict[str, Any]) -> str | None:
+    """In percent; of another variant than the published one, with the data that really gave it."""
+    if row["served_metric"] is None:
+        return None
+    data = "" if row["variant"] == VARIANT else f" (the {row['variant']} variant's own data, not SQuAD)"
+    return f"{100 * row['served_metric']:.2f}{data}"

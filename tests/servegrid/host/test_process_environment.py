@@ -64,6 +64,7 @@ def test_caches_of_a_step_are_below_its_home(at: Workplace, tmp_path: Path) -> N
 
 def test_settings_of_the_user_stay(at: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     users = {name: f"of the user {number}" for number, name in enumerate([*TOLD, "OMP_NUM_THREADS"])}
+    users["PYTHONUTF8"] = "0"  # Python refuses any other text
     for name, value in users.items():
         monkeypatch.setenv(name, value)
     found = prepare(at, "found.update(os.environ)", tmp_path / "out")

@@ -23,7 +23,6 @@ from servegrid.plan import forecast
 from servegrid.plan.options import SweepOptions
 from servegrid.store.code import code_digests
 from servegrid.store.site import Site, default_site
-from servegrid.store.why import Reason
 from tasks.planning import cell_by_name
 
 FOLDERS = ("home", "models", "sources", "results")
@@ -64,7 +63,7 @@ def why(site: Site) -> tuple[Reason, ...]:
     return forecast.why(cell, build_requests(plugin, cell, site), site.store)
 
 
-def keep(site: Site, stages: int = 7) -> None:
+def keep(site: Site, stages: int = 6) -> None:
     """Keep an artifact of the first stages, each with content of its own, as a campaign would."""
     for number in range(stages):
         request = build_requests(*find(site), site)[number]
@@ -85,7 +84,7 @@ def differing(site: Site) -> dict[str, list[str]]:
 def test_without_a_store_everything_is_built(site: Site) -> None:
     reasons = why(site)
     assert [r.stage for r in reasons] == [
-        "prepare", "export", "convert_onnx", "profile_data", "reference", "ceilings", "baseline",
+        "prepare", "export", "convert_onnx", "profile_data", "reference", "ceilings",
     ]  # fmt: skip
     assert all(r.nearest is None and not r.stored for r in reasons)
 
@@ -127,7 +126,7 @@ EDITS = {
         f"{MODEL}/model.py",
         "bias=False)",
         "bias=(False))",
-        {"prepare": ["sources.model.py"], "export": ["sources.model.py", "(prepared)"]},
+        {stage: ["sources.model.py"] for stage in ("export", "reference")},
     ),
     "metrics.py": (f"{MODEL}/metrics.py", '"""', '"""Reworded: ', {}),
 }
@@ -207,7 +206,6 @@ def test_command_names_only_the_edited_field(site: Site) -> None:
         "profile_data: stored",
         "reference: stored",
         "ceilings: stored",
-        "baseline: stored",
     ]
 
 
@@ -250,7 +248,25 @@ def test_a_bounded_cell_is_found_by_its_name(site: Site) -> None:
     assert (cell.static.max_batch_size, cell.online.concurrency) == (2, (1,))
 
 
-def test_error_of_an_unknown_cell_names_the_nearest(site: Site) -> None:
+def test_an_artifact_of_another_model_is_named_with_its_cell(site: Site) -> None:
+    keep(site)
+    shutil.copytree(site.models / "tiny_mlp", site.models / "twin")
+    edit(site.models / "twin" / "model.yaml", "name: tiny_mlp", "name: twin")
+    shutil.copytree(site.sources / "tiny_mlp", site.sources / "twin")
+    entry, cell, _ = forecast.find(CELL.replace("tiny_mlp", "twin"), SweepOptions(), site)
+    for reason in forecast.why(entry.plugin, cell, site):
+        assert reason.lines == (f"{reason.stage}: stored (made for {CELL})",)
+
+
+def test_plan_and_why_count_the_same_stages(site: Site) -> None:
+    keep(site, stages=3)
+    reasons = forecast.why(*find(site), site)
+    expected = forecast.expect(*find(site), site, {})
+    assert tuple(r.stage for r in reasons if r.stored) == expected.stored
+    assert tuple(r.stage for r in reasons if not r.stored) == expected.to_build
+
+
+def test_unknown_cell_is_told_with_the_nearest(site: Site) -> None:
     with pytest.raises(UserError, match=f"unknown cell '{CELL[:-1]}': did you mean '{CELL}'"):
         cell_by_name(CELL[:-1], SweepOptions(), site)
 

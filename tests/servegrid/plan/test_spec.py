@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 import yaml
 
 from servegrid.domain.errors import UserError
+from servegrid.domain.names import NEWEST_OPSET
 from servegrid.domain.profile import GpuProfile
 from servegrid.domain.spec import ModelSpec
 from servegrid.domain.yaml_files import load_yaml
@@ -37,6 +39,10 @@ def change(data: dict[str, Any], where: str, value: object) -> dict[str, Any]:
     return data
 
 
+def tensor(name: str) -> dict[str, Any]:
+    return {"name": name, "dtype": "float32", "shape": ["batch"]}
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "model.yaml"
@@ -57,7 +63,7 @@ def test_complete_file_is_read(path: Path, model_data: dict[str, Any], spec: Mod
         ("variants.tiny.metric.threshold", ..., "variants.tiny.metric.threshold: this key is required"),
         ("opset", "new", "opset: Input should be a valid integer"),
         ("opset", "new", "(found 'new')"),
-        ("opset", 0, "opset: Input should be greater than 0 (found 0)"),
+        ("opset", 0, "opset: Input should be greater than or equal to 1 (found 0)"),
         ("framework", "jax", "framework: Input should be 'torch', 'tensorflow'"),
         ("inputs", [], "inputs: "),
         (
@@ -73,7 +79,7 @@ def test_complete_file_is_read(path: Path, model_data: dict[str, Any], spec: Mod
         (
             "variants.tiny.convert",
             {"onnx": {"int8": {"samples": 0}}},
-            "variants.tiny.convert.onnx.int8.samples: Input should be greater than 0",
+            "variants.tiny.convert.onnx.int8.samples: Input should be greater than or equal to 1",
         ),
         (
             "formats.onnx.export",
@@ -113,6 +119,39 @@ def test_complete_file_is_read(path: Path, model_data: dict[str, Any], spec: Mod
         ("variants.tiny.offline.batch_sizes", [], "variants.tiny.offline.batch_sizes: "),
         ("variants.tiny.online.concurrency", [], "variants.tiny.online.concurrency: "),
         ("variants.tiny.serving.instances", [], "variants.tiny.serving.instances: "),
+        # Triton's configuration has int32.
+        ("variants.tiny.serving.max_batch_size", 2**31, "variants.tiny.serving.max_batch_size: "),
+        ("variants.tiny.serving.max_queue_delay_us", 2**31, "variants.tiny.serving.max_queue_delay_us: "),
+        ("variants.tiny.serving.load_timeout_s", 99999999999999, "variants.tiny.serving.load_timeout_s: "),
+        ("variants.tiny.online.window_s", float("inf"), "variants.tiny.online.window_s: "),
+        ("variants.tiny.metric.threshold", float("nan"), "variants.tiny.metric.threshold: "),
+        ("variants.tiny.metric.drop.fp32", float("inf"), "variants.tiny.metric.drop.fp32: "),
+        ("variants.tiny.metric.drop.fp32", -1, "variants.tiny.metric.drop.fp32: "),
+        ("tolerances.fp32.absolute", float("inf"), "tolerances.fp32.absolute: "),
+        ("opset", 999, "opset: "),
+        ("inputs.0.name", "", "inputs.0.name: "),
+        ("inputs.0.name", " x", "inputs.0.name: "),
+        ("inputs.0.name", "../x", "inputs.0.name: "),
+        ("outputs.0.name", "a/../../x", "outputs.0.name: "),
+        ("outputs.0.name", "x\ny", "outputs.0.name: "),
+        ("outputs.0.name", "x" * 300, "outputs.0.name: "),
+        (
+            "outputs",
+            [tensor("y"), tensor("y")],
+            "outputs: two have the name",
+        ),
+        ("inputs", [tensor("x"), tensor("x")], "inputs: two have the name"),
+        ("inputs.0.shape", ["batch", 0], "inputs.x.shape: 0"),
+        ("outputs.0.shape", ["batch", -7], "outputs.y.shape: -7"),
+        ("inputs.0.shape", ["batch", 2**31], "inputs.x.shape: "),
+        ("inputs.0.shape", ["batch", True], "inputs.0.shape.1"),
+        ("inputs.0.shape", ["batch", ""], "variants.tiny.parameters.: "),
+        ("variants.tiny.parameters.length", float("inf"), "variants.tiny.parameters.length"),
+        ("variants.tiny.parameters", {"a b": 1}, "variants.tiny.parameters.a b"),
+        # Each would be a cell, or a point, twice.
+        ("formats.onnx.precisions", ["fp32", "fp32"], "formats.onnx.precisions: "),
+        ("variants.tiny.serving.instances", [1, 1], "variants.tiny.serving.instances: "),
+        ("variants.tiny.offline.batch_sizes", [8, 1, 8], "variants.tiny.offline.batch_sizes: "),
     ],
 )
 def test_error_names_the_wrong_entry_and_the_expected_value(
@@ -121,7 +160,16 @@ def test_error_names_the_wrong_entry_and_the_expected_value(
     assert message in message_of(path, change(model_data, where, value))
 
 
-def test_one_message_names_every_wrong_entry(path: Path, model_data: dict[str, Any]) -> None:
+@pytest.mark.parametrize("name", ["/model/embed/Gather_output_0", "serving_default_x:0", "ünï", "a b", "..x"])
+def test_tensor_names_of_other_frameworks_are_taken(model_data: dict[str, Any], name: str) -> None:
+    assert ModelSpec.model_validate(change(model_data, "inputs.0.name", name)).inputs[0].name == name
+
+
+def test_newest_opset_is_that_of_the_installed_onnx() -> None:
+    assert onnx.defs.onnx_opset_version() <= NEWEST_OPSET
+
+
+def test_every_wrong_entry_is_in_the_one_message(path: Path, model_data: dict[str, Any]) -> None:
     data = change(change(model_data, "opset", ...), "naem", "x")
     assert message_of(path, data) == (
         "opset: this key is required; naem: no such key; take it out or correct its spelling"

@@ -25,9 +25,13 @@ def campaign(
     """A campaign whose cells do 1000 x `speed` inferences/s, windows 1 % apart."""
     writer = Writer(results / name)
     verdict = str(more.pop("verdict", "passed"))
+    profile = more.get("profile")
     versions = json.dumps({"torch": more.pop("torch", "2.13")})
     for cell in cells:
-        writer.append("cell", {"campaign": name, "cell": cell, "verdict": verdict, "versions": versions})
+        writer.append(
+            "cell",
+            {"campaign": name, "cell": cell, "profile": profile, "verdict": verdict, "versions": versions},
+        )
         for scenario, batch, concurrency in POINTS:
             rate, average = 1000 * speed, concurrency / speed
             row: Row = {
@@ -117,6 +121,49 @@ def test_cell_that_no_longer_runs_has_regressed_and_cell_of_one_campaign_is_name
     with pytest.raises(UserError, match=r"\ba\b.*\bc\b"):
         campaign(tmp_path, "c", 1.0, cells=("other",))
         compared(tmp_path, "a", "c")
+
+
+def test_a_card_that_became_slower_beside_one_that_did_not_is_found(tmp_path: Path) -> None:
+    for name, slower in (("a", 1.0), ("b", 0.5)):
+        campaign(tmp_path, name, 1.0, profile="p1")
+        campaign(tmp_path, name, slower, profile="p2")
+    found = compared(tmp_path, "a", "b")
+    assert changes(found) == {
+        "m-onnx on p1": "same", "m-ts on p1": "same", "m-onnx on p2": "regressed", "m-ts on p2": "regressed",
+    }  # fmt: skip
+    campaign(tmp_path, "one", 1.0, profile="p1")
+    assert summary(compared(tmp_path, "a", "one")) == "2 same, 2 only in A"
+
+
+def test_cells_of_one_profile_each_are_paired_whatever_it_is_called(tmp_path: Path) -> None:
+    for profile in ("p1", "p2"):
+        campaign(tmp_path, profile, 1.0, profile=profile)
+    assert changes(compared(tmp_path, "p1", "p2", across=True)) == {"m-onnx": "same", "m-ts": "same"}
+
+
+@pytest.mark.parametrize("verdict", ["skipped", "error"])
+def test_nothing_to_compare_is_no_result_in_either_order(tmp_path: Path, verdict: str) -> None:
+    whole = campaign(tmp_path, "whole", 1.0)
+    writer = Writer(tmp_path / "none")
+    for cell in ("m-onnx", "m-ts"):
+        writer.append("cell", {"campaign": "none", "cell": cell, "verdict": verdict})
+    with pytest.raises(UserError, match="none"):
+        compared(tmp_path, "none", whole)
+    if verdict == "skipped":
+        with pytest.raises(UserError, match="none"):
+            compared(tmp_path, whole, "none")
+    else:
+        assert summary(compared(tmp_path, whole, "none")) == "2 regressed"
+
+
+def test_an_interrupted_campaign_is_refused_with_how_to_go_on(tmp_path: Path) -> None:
+    campaign(tmp_path, "a", 1.0, cells=("m-onnx",), profile="cpu")
+    campaign(tmp_path, "b", 1.0, cells=("m-onnx",), profile="cpu")
+    start = {"options": {}, "attempt": 1, "cells": [["m-onnx", "cpu"], ["m-ts", "cpu"]]}
+    (tmp_path / "b" / "campaign.json").write_text(json.dumps(start))
+    for pair in (("a", "b"), ("b", "a")):
+        with pytest.raises(UserError, match=r"b: 1 cells.*m-ts on cpu.*--resume b"):
+            compared(tmp_path, *pair)
 
 
 def test_junit_has_a_case_a_cell(tmp_path: Path) -> None:

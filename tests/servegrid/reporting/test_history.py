@@ -48,7 +48,25 @@ def campaign(results: Path, name: str, verdict: str = "passed", **changes: objec
     writer.append("measurement", POINT | changes | {"campaign": name})
 
 
-def test_throughput_beyond_noise_is_reported_with_the_changed_settings(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"generator": "perf_analyzer"}, "generator client -> perf_analyzer"),
+        ({"samples_digest": "b" * 64}, f"the samples {'a' * 12} -> {'b' * 12}"),
+        ({"artifact_digest": "b" * 64}, f"the served file {'a' * 12} -> {'b' * 12}"),
+    ],
+)
+def test_another_generator_other_samples_and_another_file_are_named(
+    tmp_path: Path, changes: dict[str, str], told: str
+) -> None:
+    before = {"generator": "client", "samples_digest": "a" * 64, "artifact_digest": "a" * 64}
+    campaign(tmp_path, "20260101", **before)
+    campaign(tmp_path, "20260102", **(before | changes), throughput=60.0)
+    (move,) = moves(tmp_path)
+    assert move.changed_with_it == (told,)
+
+
+def test_throughput_beyond_noise_is_told_with_what_changed(tmp_path: Path) -> None:
     campaign(tmp_path, "20260101")
     campaign(tmp_path, "20260102", throughput=103.0)
     newer = json.dumps({"torch": "2.13", "onnx": "1.23"})
@@ -105,10 +123,8 @@ def test_served_metric_beyond_its_step_is_a_change(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "change", [{"stable": False}, {"batch": 2}, {"generator": "perf_analyzer"}, {"profile": "l4"}]
-)
-def test_only_stable_measurements_of_the_same_point_are_compared(tmp_path: Path, change: Row) -> None:
+@pytest.mark.parametrize("change", [{"stable": False}, {"batch": 2}, {"protocol": "http"}, {"profile": "l4"}])
+def test_only_stable_measurements_of_the_same_are_compared(tmp_path: Path, change: Row) -> None:
     campaign(tmp_path, "20260101")
     campaign(tmp_path, "20260102", throughput=10.0, **change)
     assert moves(tmp_path) == []

@@ -161,6 +161,27 @@ def test_our_section_has_every_parameter_and_column_of_the_published_one(model: 
     assert numbers[latency] == f"{1.23456:.{digits}f}"
 
 
+def test_points_are_ordered_unstable_ones_are_marked_and_rates_left_out() -> None:
+    cells = pl.DataFrame({"cell": [POINT["cell"]], "profile": ["a30"], "served_metric": [0.914]})
+    online = {"scenario": "online", "batch": 1}
+    rows = points(
+        online | {"concurrency": 16},
+        online | {"concurrency": 2, "stable": False},
+        online | {"concurrency": 4, "request_rate": 100.0},
+        online | {"concurrency": 4},
+    )
+    (section,) = in_published_form(cells, rows, TABLES["bert_large_qa"])
+    assert [row[1] for row in section.rows] == ["2", "4", "16"]
+    assert [row[2] for row in section.rows] == ["266.6*", "266.6", "266.6"]
+    assert section.title.endswith("* unstable point")
+
+
+def test_the_metric_of_another_variant_names_its_data() -> None:
+    cells = pl.DataFrame({"cell": [POINT["cell"]], "profile": ["a30"], "served_metric": [0.914]})
+    (section,) = in_published_form(cells, points({"variant": "tiny"}), TABLES["bert_large_qa"])
+    assert "tiny" in section.parameters["SQuAD v1.1 F1 Score"]
+
+
 def test_sections_of_a_campaign_are_written(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "c")
     writer.append(

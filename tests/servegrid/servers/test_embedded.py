@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -217,3 +218,36 @@ def test_a_model_that_raises_as_it_loads_is_reported_with_its_words(
     config = model_config("raises", "onnx", STATIC, echo[1])
     with pytest.raises(StepError, match="Protobuf parsing failed"):
         load(server.client, "raises", as_json(config), timeout_s=30.0, log=server.running.log)
+
+
+@pytest.mark.parametrize("name", ["a b", "Prüf 模", "it's $HOME; (x)"])
+@pytest.mark.fault("Paths and locales", "a model is loaded and answers", what="the server's folders are in")
+def test_model_is_served_from_a_folder_of_any_name(
+    name: str,
+    interface: Any,
+    onnx_artifact: Any,
+    site: Site,
+    link_tools: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    happened: Any,
+) -> None:
+    """Home, repository and artifact; the backend's shell has no quotes, and its Python knows ASCII alone."""
+    monkeypatch.setenv("LC_ALL", "C")
+    folder = tmp_path / name
+    (folder / "home").mkdir(parents=True)
+    link_tools(folder / "home")
+    io = interface([("x", "int64", (-1, 2))], [("y", "int64", (-1, 2))])
+    artifact = shutil.copytree(onnx_artifact(io, [("Identity", ["x"], ["y"], {})]), folder / "artifact")
+    serving = Serving(batching="dynamic", max_batch_size=4)
+    write_repository(folder / "repository", "echo", "onnx", serving, io, artifact)
+    placed = site.model_copy(update={"home": folder / "home"})
+    with (
+        embedded.serve(placed, folder / "repository", folder / "server.log") as running,
+        triton.InferenceServerClient(running.grpc_url) as client,
+    ):
+        client.load_model("echo", client_timeout=60.0)
+        x = triton.InferInput("x", [1, 2], "INT64")
+        x.set_data_from_numpy(np.array([[1, 2]]))
+        np.testing.assert_array_equal(client.infer("echo", [x]).as_numpy("y"), [[1, 2]])
+    happened("it answers")

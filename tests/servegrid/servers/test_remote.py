@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from google.protobuf import json_format
+from pydantic import ValidationError
 
 from servegrid.checks.predictions import predict
 from servegrid.domain.errors import StepError, UnsupportedError, UserError
@@ -172,7 +173,48 @@ def test_a_cell_is_sent_measured_and_taken_away_again(
     assert WORD not in written
 
 
-def test_a_server_without_model_control_serves_its_loaded_model(
+@pytest.mark.parametrize("generator", GENERATORS)
+def test_a_server_is_reached_and_measured_by_ipv6(
+    generator: str,
+    ipv6: None,
+    stranger: Any,
+    configured: Configured,
+    put: Any,
+    samples: Path,
+    site: Site,
+    tmp_path: Path,
+) -> None:
+    if problem := GENERATORS[generator].problem(site):
+        pytest.skip(problem)
+    options = ("--grpc-address=[::1]", "--model-control-mode=explicit")
+
+    def choice(port: int) -> ServerChoice:
+        return ServerChoice(name="remote", url=f"grpc://[::1]:{port}")
+
+    with (
+        stranger(tmp_path, *options, choice=choice) as chosen,
+        remote.serve(site, configured.repository, tmp_path / "log", chosen) as running,
+    ):
+        assert chosen.address.startswith("[::1]:")
+        endpoint = put(running, DYNAMIC)
+        point = Point(batch=2, concurrency=2, request_count=20, shared_memory="none", warm_up=True)
+        target = Target(endpoint=endpoint, samples=samples, logs=tmp_path, name="it")
+        assert GENERATORS[generator].measure(point, target, site).throughput > 0
+
+
+WRONG_URLS = (
+    "h:1", "http://h:1", "grpc://h", "grpc://h:0", "grpc://h:65536", "grpc://h:1/x", "grpc://::1:8001",
+    "grpc://[::1]", "grpc://[h]:1", "grpc://[::1:1", "grpc://:1",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("url", WRONG_URLS)
+def test_a_url_that_is_none_is_refused_with_its_form(url: str) -> None:
+    with pytest.raises(ValidationError, match=r"grpc://HOST:PORT.*\[::1\]"):
+        ServerChoice(name="remote", url=url)
+
+
+def test_a_server_without_model_control_serves_what_it_has_loaded(
     stranger: Any, configured: Configured, echo: Any, put: Any, site: Site, tmp_path: Path
 ) -> None:
     artifact, io = echo

@@ -29,16 +29,23 @@ NPY = npy()
 
 
 def graph(
-    axes: Any = ("n", 6), dtype: int = T.FLOAT, *, opset: int = 17, node: str = "Relu", out: Any = ("n", 6)
+    axes: Any = ("n", 6),
+    dtype: int = T.FLOAT,
+    *,
+    opset: int = 17,
+    node: str = "Relu",
+    out: Any = ("n", 6),
+    x: str = "x",
+    y: str = "y",
 ) -> Any:
     """x -> y by one node."""
     out_type = T.FLOAT if node == "ReduceSum" else dtype
     more = {"keepdims": 0} if node == "ReduceSum" else {}
     made = helper.make_graph(
-        [helper.make_node(node, ["x"], ["y"], **more)],
+        [helper.make_node(node, [x], [y], **more)],
         "g",
-        [helper.make_tensor_value_info("x", dtype, axes)],
-        [helper.make_tensor_value_info("y", out_type, out)],
+        [helper.make_tensor_value_info(x, dtype, axes)],
+        [helper.make_tensor_value_info(y, out_type, out)],
     )
     return helper.make_model(made, opset_imports=[helper.make_opsetid("", opset)], ir_version=9)
 
@@ -101,6 +108,9 @@ ONNX: dict[str, tuple[Any, dict[str, Any], str]] = {
     "no-node": (changed(graph(), lambda m: m.graph.ClearField("node")), {}, "cannot run it|does not run"),
     "opset-0": (graph(opset=0), {}, "cannot run it"),
     "opset": (graph(opset=99), {}, "ONNX Runtime .* cannot run it: .*pset"),
+    "input-above": (graph(x="../x"), {}, "name: .*'../x'"),
+    "output-above": (graph(y="a/../y"), {}, "name: .*'a/../y'"),
+    "output-of-two-lines": (graph(y="a\nb"), {}, "name: .*cannot be printed"),
     "operator": (graph(node="NoSuchOperator"), {}, "ONNX Runtime .* cannot run it: .*NoSuchOperator"),
     "external-missing": (with_weights("w.bin"), {}, "its external data: .*w.bin"),
     "external-outside": (with_weights("../w.bin"), {}, r"'../w.bin'; it must lie beside the file"),
