@@ -107,7 +107,7 @@ class Record:
                 return Outcome(verdict="unstable", reason=reason)
         if self.correctness.scores is None:
             return Outcome(verdict="measured", reason="no metric to gate on")
-        return Outcome(verdict="passed")
+        return Outcome(verdict="passed", reason=self.correctness.unproven)
 
 
 @dataclass(frozen=True)
@@ -236,6 +236,7 @@ def _correctness(found: Correctness) -> Row:
         "least_cosine": min(
             (t.least_cosine for t in found.tensors if t.least_cosine is not None), default=None
         ),
+        "not_finite": max(t.not_finite for t in found.tensors),
         "invariance": found.invariance.largest_difference,
         "load_clients": found.clients,
         "load_batches": json.dumps(found.batches),

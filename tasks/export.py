@@ -10,7 +10,7 @@ from servegrid.store.build import Workplace, build
 from servegrid.store.store import BuildRequest, present_inputs
 from tasks.caching import build_task
 
-VERSION = 2
+VERSION = 3
 LIBRARIES: dict[ExportFormat, tuple[str, ...]] = {
     "ts-trace": ("torch",),
     "ts-script": ("torch",),

@@ -13,7 +13,7 @@ from servegrid.store.build import Workplace, build
 from servegrid.store.store import BuildRequest, present_inputs
 from tasks.caching import build_task
 
-VERSION = 4
+VERSION = 5
 
 
 def request(plugin: Plugin, cell: Cell, prepared: ArtifactRef | None, samples: ArtifactRef) -> BuildRequest:

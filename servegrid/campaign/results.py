@@ -88,7 +88,7 @@ CELLS: dict[str, pl.DataType] = {
         ("framework_metric", "served_metric", "shuffled_metric", "metric_drop", "largest_difference"),
         pl.Float64(),
     ),
-    **dict.fromkeys(("least_cosine", "invariance"), pl.Float64()),
+    **dict.fromkeys(("least_cosine", "not_finite", "invariance"), pl.Float64()),
     **dict.fromkeys(("artifact_bytes", "server_peak_bytes", "largest_batch"), pl.Int64()),
     "load_clients": pl.Int64(),
     "load_batches": pl.String(),

@@ -11,7 +11,7 @@ from typing import Any
 
 from tritonclient.utils import InferenceServerException
 
-from servegrid.domain.arrays import Arrays, concatenate
+from servegrid.domain.arrays import Arrays, concatenate_answers
 from servegrid.domain.errors import StepError
 from servegrid.domain.values import Endpoint
 from servegrid.servers.connection import TIMEOUT_S, connect
@@ -79,7 +79,7 @@ def executed(endpoint: Endpoint) -> Counter[int]:
 
 def joined(answers: Sequence[Arrays]) -> Arrays:
     """Answers put together in order."""
-    return {name: concatenate([answer[name] for answer in answers]) for name in answers[0]}
+    return {name: concatenate_answers([answer[name] for answer in answers]) for name in answers[0]}
 
 
 def infer(client: Any, endpoint: Endpoint, batch: Samples, timeout_s: float) -> Arrays:

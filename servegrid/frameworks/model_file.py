@@ -239,7 +239,8 @@ def _run(
             for want, have, other in zip(said[1:], two.shape[1:], three.shape[1:], strict=True)
         ]
         found.append(_tensor("output", tensor.name, str(two.dtype), (_fixed(inputs) or -1, *same)))
-        scales[tensor.name] = float(np.abs(three.astype(np.float64)).max(initial=0.0)) or 1.0
+        values = np.abs(three.astype(np.float64))
+        scales[tensor.name] = float(values.max(initial=0.0, where=np.isfinite(values))) or 1.0
     return tuple(found), scales
 
 
