@@ -30,7 +30,7 @@ from servegrid.store.site import Site, default_site
 from tasks import baseline, ceilings, convert, export, prepare, profile_data, reference
 from tasks.caching import Make, ensure
 from tasks.configure import configure
-from tasks.correctness import correctness
+from tasks.correctness import answers_of, correctness
 from tasks.deploy import deploy
 from tasks.performance import offline, online
 from tasks.report import summarize
@@ -198,8 +198,9 @@ def measure_cell(
         )
         if record.correctness.failures:
             return  # how fast it gives wrong answers is of no use
+        expected = answers_of(plugin, cell, built.reference, at)
         with record.measuring(cell.online, cell.dynamic, endpoint) as points:
-            points += online(cell.online, endpoint, built.samples, at)
+            points += online(cell.online, cell.dynamic, endpoint, built.samples, expected, at)
         endpoint = deploy(running, configured, cell.static, built.samples, at)
         with record.measuring(cell.offline, cell.static, endpoint) as points:
-            points += offline(cell.offline, endpoint, built.samples, at)
+            points += offline(cell.offline, cell.static, endpoint, built.samples, expected, at)

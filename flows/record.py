@@ -27,7 +27,14 @@ from servegrid.campaign.results import (
     serving_columns,
 )
 from servegrid.checks.verdict import Correctness
-from servegrid.domain.errors import InfeasibleError, StepError, UnsupportedError, UserError, refusal
+from servegrid.domain.errors import (
+    InfeasibleError,
+    StepError,
+    UnsupportedError,
+    UserError,
+    WrongAnswerError,
+    refusal,
+)
 from servegrid.domain.roofline import Roofline
 from servegrid.domain.values import ArtifactRef, Cell, Endpoint, LoadPlan, Serving, Value
 from servegrid.host.environment import Host
@@ -39,6 +46,9 @@ from servegrid.plan.options import SweepOptions
 from tasks.baseline import Baseline
 
 log = logging.getLogger("servegrid")
+
+PROOF = ("correctness", "proof")
+"""Stages that ask for checked answers."""
 
 
 class Outcome(Value):
@@ -81,6 +91,8 @@ class Record:
             yield points
         except PartlyMeasuredError as error:
             points += error.points
+            if isinstance(error.cause, WrongAnswerError):
+                raise error.cause from error
             raise
         finally:
             self.measured.append((plan, serving, endpoint, tuple(points)))
@@ -144,6 +156,8 @@ class Recorder:
                 record.outcome = Outcome(verdict="infeasible", reason=str(error))
             except UserError as error:  # a file that the user gave, gone since the sweep began
                 record.outcome = Outcome(verdict="error", reason=str(error), command=self._again(cell))
+            except WrongAnswerError as error:
+                record.outcome = Outcome(verdict="failed_accuracy", reason=str(error))
             except StepError as error:
                 command = error.command or self._again(cell)
                 record.outcome = Outcome(verdict="error", reason=str(error), log=error.log, command=command)
@@ -178,6 +192,7 @@ class Recorder:
             "wall_s": wall,
             "server_s": server_s,
             "orchestration_s": wall - server_s - sum(stages.values()),
+            "proof_share": sum(stages.get(name, 0.0) for name in PROOF) / wall,
         }
         size: Row = {
             "server_peak_bytes": record.server_peak_bytes,
@@ -222,7 +237,7 @@ def _measurement(
         **point.mark.model_dump(),
         **point.trust.model_dump(exclude={"card"}),
         **(point.trust.card.model_dump() if point.trust.card else {}),
-        **measurement.model_dump(exclude={"windows"}),
+        **measurement.model_dump(exclude={"windows", "wrong_answers"}),
         "framework_avg_ms": baseline.get(point.batch) if plan.scenario == "offline" else None,
         "windows_throughput": [w.throughput for w in measurement.windows],
         "windows_avg_ms": [w.avg_ms for w in measurement.windows],

@@ -34,6 +34,7 @@ from servegrid.domain.tolerances import Metric
 from servegrid.domain.values import ArtifactRef, Cell, Endpoint, Tensor
 from servegrid.host.environment import device_lock
 from servegrid.host.stage_timer import work
+from servegrid.loadgen.reference import Reference
 from servegrid.store.build import Workplace, read_json, run_step
 from servegrid.store.store import present_inputs
 
@@ -84,6 +85,15 @@ def correctness(
     )
     failures = judge(found, tolerances, metric, product.precision)
     return found.model_copy(update={"failures": failures})
+
+
+def answers_of(plugin: Plugin, cell: Cell, reference: ArtifactRef, at: Workplace) -> Reference:
+    """The answers against which the cell's deployments are checked while they are measured."""
+    return Reference(
+        answers=at.site.store.path(reference) / "outputs.npz",
+        outputs=plugin.spec.interface(cell.product.parameters).outputs,
+        tolerances=plugin.spec.tolerances[cell.product.precision],
+    )
 
 
 def _keep(

@@ -7,12 +7,14 @@ import logging
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from servegrid.domain.errors import StepError
-from servegrid.domain.values import ArtifactRef, Endpoint, LoadPlan
+from servegrid.checks.deployment import Deployment, prove
+from servegrid.domain.errors import StepError, WrongAnswerError
+from servegrid.domain.values import ArtifactRef, Endpoint, LoadPlan, Serving
 from servegrid.host.environment import device_lock
 from servegrid.host.stage_timer import now, work
 from servegrid.loadgen.base import Measurement, Point, Target
 from servegrid.loadgen.measured import MeasuredPoint, PartlyMeasuredError, measure_point
+from servegrid.loadgen.reference import Reference
 from servegrid.loadgen.search.points import Chosen, Steps, marks, steps
 from servegrid.loadgen.warm_up import warm_up
 from servegrid.store.build import Workplace
@@ -22,19 +24,32 @@ log = logging.getLogger("servegrid")
 
 
 def measure(
-    plan: LoadPlan, endpoint: Endpoint, samples: ArtifactRef, at: Workplace
+    plan: LoadPlan,
+    serving: Serving,
+    endpoint: Endpoint,
+    samples: ArtifactRef,
+    reference: Reference,
+    at: Workplace,
 ) -> tuple[MeasuredPoint, ...]:
-    """Every point of the plan, in order.
+    """Every point of the plan, in order. Answers are checked before the first point, after each, and after
+    the last.
 
     Raises:
-        PartlyMeasuredError: the generator or the server failed.
+        PartlyMeasuredError: the generator or the server failed, or an answer was wrong.
     """
     target = Target(
         endpoint=endpoint,
         samples=at.site.store.path(samples),
         logs=at.logs,
         name=f"{at.cell}.{plan.scenario}",
+        reference=reference,
     )
+    deployment = Deployment(serving=serving, plan=plan)
+
+    def check(sizes: tuple[int, ...], when: str) -> None:
+        with work("proof"):
+            prove(deployment, sizes, target, at.timeout_s, when)
+
     found: dict[Point, MeasuredPoint] = {}
     with (
         progress(len(plan.points), f"{plan.scenario} points of {at.cell}") as advance,
@@ -42,15 +57,22 @@ def measure(
         work(plan.scenario),
     ):
         try:
+            check(deployment.sizes, "before it was measured")
             if plan.warm_up:
                 log.info("%s  %s  warming up", at.cell, plan.scenario)
                 warm_up(plan, target, at.timeout_s)
             following = steps(plan)
             chosen = next(following, None)
             while chosen:
-                one = found[chosen.point] = _measure(plan, chosen, target, at)
+                one = _measure(plan, chosen, target, at)
+                if wrong := one.measurement.wrong_answers:
+                    where = f"batch of {chosen.point.batch}, {_load(chosen.point)}"
+                    raise WrongAnswerError(f"{deployment.name}: {where}: {wrong[0]}")
+                check((chosen.point.batch,), f"after {_load(chosen.point)} at {now()}")
+                found[chosen.point] = one
                 advance()
                 chosen = _next(following, one.measurement)
+            check(deployment.used, f"after all load at {now()}")
         except StepError as error:
             raise PartlyMeasuredError(error, tuple(found.values())) from error
     of_plan = marks({point: entry.measurement for point, entry in found.items()}, plan.slo)
@@ -101,15 +123,25 @@ def _load(point: Point) -> str:
 
 @task(task_run_name="offline {at.cell}", cache_policy=NO_CACHE)
 def offline(
-    plan: LoadPlan, endpoint: Endpoint, samples: ArtifactRef, at: Workplace
+    plan: LoadPlan,
+    serving: Serving,
+    endpoint: Endpoint,
+    samples: ArtifactRef,
+    reference: Reference,
+    at: Workplace,
 ) -> tuple[MeasuredPoint, ...]:
     """Static batching, one request at a time, growing batches."""
-    return measure(plan, endpoint, samples, at)
+    return measure(plan, serving, endpoint, samples, reference, at)
 
 
 @task(task_run_name="online {at.cell}", cache_policy=NO_CACHE)
 def online(
-    plan: LoadPlan, endpoint: Endpoint, samples: ArtifactRef, at: Workplace
+    plan: LoadPlan,
+    serving: Serving,
+    endpoint: Endpoint,
+    samples: ArtifactRef,
+    reference: Reference,
+    at: Workplace,
 ) -> tuple[MeasuredPoint, ...]:
     """Dynamic batching, one client batch: growing concurrency, request rates, an objective."""
-    return measure(plan, endpoint, samples, at)
+    return measure(plan, serving, endpoint, samples, reference, at)

@@ -93,7 +93,7 @@ CELLS: dict[str, pl.DataType] = {
     "load_clients": pl.Int64(),
     "load_batches": pl.String(),
     "stage_s": pl.String(),
-    **dict.fromkeys(("wall_s", "server_s", "orchestration_s"), pl.Float64()),
+    **dict.fromkeys(("wall_s", "server_s", "orchestration_s", "proof_share"), pl.Float64()),
 }
 MEASUREMENTS: dict[str, pl.DataType] = {
     **COMMON,

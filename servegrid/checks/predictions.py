@@ -100,4 +100,4 @@ def infer(client: Any, endpoint: Endpoint, batch: Samples, timeout_s: float) -> 
             said = f"the answer's {output.name} is {output.datatype}; the model's config says {wanted}"
             raise StepError(said, log=endpoint.server_log)
     answer = {output.name: result.as_numpy(output.name) for output in outputs}
-    return answer | {name: answer[name][:, 0] for name in batch.flat_outputs}
+    return batch.unflattened(answer)
