@@ -14,7 +14,13 @@ from servegrid.campaign.results import read
 from servegrid.checks.invariance import Invariance
 from servegrid.checks.verdict import Correctness, Scores
 from servegrid.domain.arrays import TensorMatch
-from servegrid.domain.errors import InfeasibleError, StepError, UnsupportedError, UserError
+from servegrid.domain.errors import (
+    InfeasibleError,
+    StepError,
+    UnsupportedError,
+    UserError,
+    WrongAnswerError,
+)
 from servegrid.domain.values import ArtifactRef, Cell, Endpoint
 from servegrid.host.stage_timer import work
 from servegrid.loadgen.base import Measurement, Point, Window
@@ -106,6 +112,46 @@ def fill(
     record.correctness = CORRECT
     record.measured.append((cell.online, cell.dynamic, ENDPOINT, online))
     record.measured.append((cell.offline, cell.static, ENDPOINT, offline))
+
+
+def test_a_wrong_answer_while_it_is_measured_fails_the_cell_and_keeps_the_points_before(
+    recorder: Recorder, cell: Cell, tmp_path: Path
+) -> None:
+    with recorder.cell(cell) as record:
+        record.correctness = CORRECT
+        with record.measuring(cell.online, cell.dynamic, ENDPOINT):
+            raise PartlyMeasuredError(WrongAnswerError("online: batch of 8: y"), (STABLE,))
+    row = only_row(tmp_path)
+    assert (row["verdict"], row["reason"]) == ("failed_accuracy", "online: batch of 8: y")
+    assert read(tmp_path)[1].height == 1
+
+
+def test_what_the_data_cannot_prove_is_the_reason_of_a_cell_that_passed(
+    recorder: Recorder, cell: Cell, tmp_path: Path
+) -> None:
+    with recorder.cell(cell) as record:
+        fill(record, cell, (STABLE,), (STABLE,))
+        assert CORRECT.scores is not None
+        scores = CORRECT.scores.model_copy(update={"shuffled": None})
+        record.correctness = CORRECT.model_copy(update={"scores": scores})
+    row = only_row(tmp_path)
+    assert row["verdict"] == "passed"
+    assert "one label" in row["reason"]
+    assert row["shuffled_metric"] is None
+
+
+def test_the_share_of_the_proof_is_that_of_the_wall_time(
+    recorder: Recorder, cell: Cell, tmp_path: Path
+) -> None:
+    with recorder.cell(cell) as record:
+        fill(record, cell, (STABLE,), (STABLE,))
+        for stage in ("correctness", "online"):
+            with work(stage):
+                time.sleep(0.05)
+                with work("proof"):
+                    time.sleep(0.05)
+    row = only_row(tmp_path)
+    assert 0.5 < row["proof_share"] < 0.8
 
 
 @pytest.mark.parametrize(

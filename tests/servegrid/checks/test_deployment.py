@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -75,9 +74,7 @@ def target(server: Any, tmp_path_factory: pytest.TempPathFactory, interface: Any
 
 
 def deployment(instances: int = 1, **plan: Any) -> Deployment:
-    serving = Serving(
-        batching="static", max_batch_size=32, preferred_batch_sizes=(24,), instances=instances
-    )
+    serving = Serving(batching="static", max_batch_size=32, preferred_batch_sizes=(24,), instances=instances)
     load = {"scenario": "offline", "batch_sizes": (1, 8), "concurrency": (1,), "generator": "client"} | plan
     return Deployment(serving=serving, plan=LoadPlan.model_validate(load))
 
