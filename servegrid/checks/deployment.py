@@ -61,6 +61,6 @@ def prove(deployment: Deployment, sizes: Sequence[int], target: Target, timeout_
             if instances > 1 and size == max(sizes):
                 answers += asker.ask(point, clients=2 * instances, rounds=ROUNDS)
             for answer in answers:
-                if failures := expected.failures(0, answer):
+                if failures := expected.failures(0, size, answer):
                     said = "; ".join(failures)
                     raise WrongAnswerError(f"{deployment.name}: batch of {size}, {when}: {said}")

@@ -28,14 +28,13 @@ class Expected:
         with np.load(reference.answers) as file:
             self._answers: Arrays = {tensor.name: file[tensor.name] for tensor in reference.outputs}
 
-    def failures(self, start: int, found: Arrays) -> list[str]:
-        """Every bound that the answer to one batch does not hold. The batch has the samples from `start` on,
-        as `Samples.batch` takes them."""
+    def failures(self, start: int, size: int, found: Arrays) -> list[str]:
+        """Every bound that the answer to one batch does not hold. The batch has `size` samples from `start`
+        on, as `Samples.batch` takes them."""
         reference = self._reference
         missing = [tensor.name for tensor in reference.outputs if tensor.name not in found]
         if missing:
             return [f"{name}: the answer does not have it" for name in missing]
-        size = len(next(iter(found.values())))
         rows = (start + np.arange(size)) % len(next(iter(self._answers.values())))
         expected = {name: array[rows] for name, array in self._answers.items()}
         found_matches = match(reference.outputs, found, expected, reference.tolerances)

@@ -41,7 +41,7 @@ def wrong_answers(
     found: list[str] = []
     for process, answer in sorted(answers, key=lambda entry: entry[1].end):
         values = samples.unflattened(arrays(codec, requests[answer.turn], answer.data, answer.placed))
-        if failures := expected.failures(answer.turn * point.batch, values):
+        if failures := expected.failures(answer.turn * point.batch, point.batch, values):
             at = datetime.fromtimestamp(answer.end + to_time_of_day, UTC).isoformat(timespec="milliseconds")
             found.append(f"request {answer.number} of client process {process}, {at}: {'; '.join(failures)}")
             if len(found) == NAMED:

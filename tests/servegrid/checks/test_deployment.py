@@ -42,6 +42,7 @@ FAULTS = {
     "in_one_row": ("y[30:31] += 1.0", 1, "batch of 31"),
     "by_another_row": ("y[-2:] = y[-2:][::-1].copy()", 1, "batch of 2"),
     "on_one_instance": ("y += 1.0 * (self.instance.endswith('_1'))", 2, "batch of"),
+    "a_row_less": ("y = y[: len(y) - (len(y) == 24)]", 1, "batch of 24"),
     "after_some_requests": ("y += 1.0 * (self.calls > 20)", 1, "batch of 21"),
 }
 
