@@ -118,7 +118,8 @@ class Trial:
             kind = "failed_accuracy" if isinstance(error.cause, WrongAnswerError) else "error"
             return f"{kind}: {error}"
         except StepError as error:
-            return f"error: {error}"
+            kind = "failed_accuracy" if isinstance(error, WrongAnswerError) else "error"
+            return f"{kind}: {error}"
         return ""
 
     def _cell(self) -> Cell:
