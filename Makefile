@@ -11,7 +11,7 @@ TOOLS := $(SITE)/perf-analyzer/trial.json
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 
-.PHONY: sweep test check test-gpu cells soak reliability audit lint install bench image-test bare-test clean
+.PHONY: sweep test check test-gpu cells mutations soak reliability audit lint install bench image-test bare-test clean
 
 sweep: install
 	$(BIN)/servegrid sweep --format ts-trace --format onnx --precision fp32 --precision fp16 --accelerator none
@@ -41,6 +41,10 @@ test-gpu: install
 
 cells: install
 	$(BIN)/pytest -m 'long and not fault'
+
+# Tiny models broken in some 70 ways: how many the verdict catches. And unusual ones that are right.
+mutations: install
+	$(BIN)/python tests/mutations/run.py
 
 soak: install
 	$(BIN)/pytest -m soak -s

@@ -26,7 +26,7 @@ from servegrid.store.store import BuildRequest
 from servegrid.store.why import UNKNOWN
 from tasks import baseline, ceilings, convert, export, prepare, profile_data, reference
 from tasks.caching import BuildTask, Make, ensure
-from tasks.correctness import correctness
+from tasks.correctness import answers_of, correctness
 from tasks.performance import performance
 
 LIBRARIES = ("servegrid", "prefect", "tritonclient", "numpy")
@@ -123,11 +123,12 @@ def measure_cell(
         result.correctness = correctness(plugin, cell, endpoint, built.prepared, samples, built.reference, at)
         if result.correctness.failures:
             return  # how fast wrong answers are given is of no use
+        expected = answers_of(plugin, cell, built.reference, at)
         with result.measuring(cell.online, cell.dynamic, endpoint) as points:
-            points += performance(cell.online, endpoint, samples, at)
+            points += performance(cell.online, cell.dynamic, endpoint, samples, expected, at)
         endpoint = served.load(cell.static)
         with result.measuring(cell.offline, cell.static, endpoint) as points:
-            points += performance(cell.offline, endpoint, samples, at)
+            points += performance(cell.offline, cell.static, endpoint, samples, expected, at)
 
 
 def convert_product(

@@ -26,15 +26,17 @@ from prefect.cache_policies import NO_CACHE
 from servegrid.campaign.layout import ProfileLayout
 from servegrid.checks.invariance import prove
 from servegrid.checks.predictions import CLIENTS, executed, predict
+from servegrid.checks.shuffled import partners
 from servegrid.checks.verdict import Correctness, Scores, judge
-from servegrid.domain.arrays import Arrays, match
+from servegrid.domain.arrays import Arrays, match, without_padding
 from servegrid.domain.errors import StepError
 from servegrid.domain.plugins import Plugin
 from servegrid.domain.tolerances import Metric
-from servegrid.domain.values import ArtifactRef, Cell, Endpoint
+from servegrid.domain.values import ArtifactRef, Cell, Endpoint, Tensor
 from servegrid.frameworks.fields import ScoreFields
 from servegrid.host.environment import device_lock
 from servegrid.host.stage_timer import work
+from servegrid.loadgen.reference import Reference
 from servegrid.store.build import Workplace, read_json, run_step
 from servegrid.store.store import present_inputs
 
@@ -70,7 +72,7 @@ def correctness(
         log.info("%s  correctness  every sample, from %d clients at once", at.cell, clients)
         served = predict(endpoint, store.path(samples), cell.dynamic.max_batch_size, at.timeout_s, clients)
         batches = executed(endpoint) - before
-        folder = _keep(cell, served, expected, at)
+        folder = _keep(cell, outputs, served, expected, store.path(samples), at)
         _keep_inputs(folder, store.path(samples), spec.fixed_batch or min(KEPT, cell.dynamic.max_batch_size))
         inputs = present_inputs(prepared=prepared, samples=samples)
         scores = _scores(cell, metric, inputs, folder, at) if metric else None
@@ -87,17 +89,34 @@ def correctness(
     return found.model_copy(update={"failures": failures})
 
 
-def _keep(cell: Cell, served: Arrays, expected: Arrays, at: Workplace) -> Path:
-    """Write the framework's, the served and the shuffled predictions below the campaign.
+def answers_of(plugin: Plugin, cell: Cell, reference: ArtifactRef, at: Workplace) -> Reference:
+    """The answers against which the cell's deployments are checked while they are measured."""
+    return Reference(
+        answers=at.site.store.path(reference) / "outputs.npz",
+        outputs=plugin.spec.interface(cell.product.parameters).outputs,
+        tolerances=plugin.spec.tolerances[cell.product.precision],
+    )
 
-    Blind: the served answers, each given to the next sample; right only as often as an answer
-    that does not depend on the question is.
-    """
+
+def _keep(
+    cell: Cell, outputs: tuple[Tensor, ...], served: Arrays, expected: Arrays, samples: Path, at: Workplace
+) -> Path:
+    """Write the framework's, the served and the shuffled predictions below the campaign, without padding.
+    There are no shuffled ones where all samples have one label."""
     folder = ProfileLayout(folder=at.logs.parent).predictions(cell.name)
     folder.mkdir(parents=True, exist_ok=True)
-    shuffled = {name: np.roll(array, 1, axis=0) for name, array in served.items()}
-    for name, outputs in (("framework", expected), ("served", served), ("shuffled", shuffled)):
-        np.savez(folder / f"{name}.npz", allow_pickle=False, **outputs)
+    framework, answers = (
+        {t.name: without_padding(t, found[t.name]) for t in outputs} for found in (expected, served)
+    )
+    np.savez(folder / "framework.npz", allow_pickle=False, **framework)
+    np.savez(folder / "served.npz", allow_pickle=False, **answers)
+    (folder / "shuffled.npz").unlink(missing_ok=True)
+    with np.load(samples / "samples.npz") as file:
+        labels = {name: file[name] for name in file if name.startswith("y/")} or framework
+    others = partners(labels)
+    if others is not None:
+        shuffled = {name: array[others] for name, array in answers.items()}
+        np.savez(folder / "shuffled.npz", allow_pickle=False, **shuffled)
     return folder
 
 
@@ -112,7 +131,7 @@ def _scores(
     cell: Cell, metric: Metric, inputs: dict[str, ArtifactRef], folder: Path, at: Workplace
 ) -> Scores:
     """The plug-in's metrics of the kept predictions."""
-    names = ("framework", "served", "shuffled")
+    names = ("framework", "served", *(["shuffled"] if (folder / "shuffled.npz").exists() else []))
     run_step(
         "score",
         fields=ScoreFields(parameters=cell.product.parameters, predictions=names),
@@ -125,12 +144,12 @@ def _scores(
     if metric.name not in metrics["served"]:
         known = ", ".join(metrics["served"])
         raise StepError(f"metrics.py gives no {metric.name!r}, which model.yaml names; it gives: {known}")
-    framework, served, shuffled = (metrics[name][metric.name] for name in names)
+    framework, served = (metrics[name][metric.name] for name in ("framework", "served"))
     return Scores(
         metric=metric.name,
         framework=framework,
         served=served,
-        shuffled=shuffled,
+        shuffled=metrics["shuffled"][metric.name] if "shuffled" in names else None,
         drop=metric.lost(framework, served),
         all=metrics["served"],
     )

@@ -11,12 +11,14 @@ import logging
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from servegrid.domain.errors import StepError
-from servegrid.domain.values import ArtifactRef, Endpoint, LoadPlan
+from servegrid.checks.deployment import Deployment, prove
+from servegrid.domain.errors import StepError, WrongAnswerError
+from servegrid.domain.values import ArtifactRef, Endpoint, LoadPlan, Serving
 from servegrid.host.environment import device_lock
 from servegrid.host.stage_timer import now, work
 from servegrid.loadgen.base import Measurement, Point, Target
 from servegrid.loadgen.measured import MeasuredPoint, PartlyMeasuredError, measure_point
+from servegrid.loadgen.reference import Reference
 from servegrid.loadgen.search.points import Chosen, Steps, marks, steps
 from servegrid.loadgen.warm_up import warm_up
 from servegrid.store.build import Workplace
@@ -27,19 +29,32 @@ log = logging.getLogger("servegrid")
 
 @task(task_run_name="performance {plan.scenario} {at.cell}", cache_policy=NO_CACHE)
 def performance(
-    plan: LoadPlan, endpoint: Endpoint, samples: ArtifactRef, at: Workplace
+    plan: LoadPlan,
+    serving: Serving,
+    endpoint: Endpoint,
+    samples: ArtifactRef,
+    reference: Reference,
+    at: Workplace,
 ) -> tuple[MeasuredPoint, ...]:
-    """Measure every point of the plan, in order.
+    """Measure every point of the plan, in order. Answers are checked before the first point, after each, and
+    after the last.
 
     Raises:
-        PartlyMeasuredError: the generator or the server failed.
+        PartlyMeasuredError: the generator or the server failed, or an answer was wrong.
     """
     target = Target(
         endpoint=endpoint,
         samples=at.site.store.path(samples),
         logs=at.logs,
         name=f"{at.cell}.{plan.scenario}",
+        reference=reference,
     )
+    deployment = Deployment(serving=serving, plan=plan)
+
+    def check(sizes: tuple[int, ...], when: str) -> None:
+        with work("proof"):
+            prove(deployment, sizes, target, at.timeout_s, when)
+
     found: dict[Point, MeasuredPoint] = {}
     with (
         progress(len(plan.points), f"{plan.scenario} points of {at.cell}") as advance,
@@ -47,15 +62,22 @@ def performance(
         work(plan.scenario),
     ):
         try:
+            check(deployment.sizes, "before it was measured")
             if plan.warm_up:
                 log.info("%s  %s  warming up", at.cell, plan.scenario)
                 warm_up(plan, target, at.timeout_s)
             following = steps(plan)
             chosen = next(following, None)
             while chosen:
-                measured = found[chosen.point] = _measure(plan, chosen, target, at)
+                measured = _measure(plan, chosen, target, at)
+                if wrong := measured.measurement.wrong_answers:
+                    where = f"batch of {chosen.point.batch}, {_load(chosen.point)}"
+                    raise WrongAnswerError(f"{deployment.name}: {where}: {wrong[0]}")
+                check((chosen.point.batch,), f"after {_load(chosen.point)} at {now()}")
+                found[chosen.point] = measured
                 advance()
                 chosen = _next(following, measured.measurement)
+            check(deployment.used, f"after all load at {now()}")
         except StepError as error:
             raise PartlyMeasuredError(error, tuple(found.values())) from error
     of_plan = marks({point: entry.measurement for point, entry in found.items()}, plan.slo)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from servegrid.campaign.results import Verdict
 from servegrid.checks.verdict import Correctness
+from servegrid.domain.errors import WrongAnswerError
 from servegrid.domain.roofline import Roofline
 from servegrid.domain.values import ArtifactRef, Endpoint, LoadPlan, Serving, Value
 from servegrid.host.memory import peak_bytes
@@ -68,6 +69,8 @@ class CellResult:
             yield points
         except PartlyMeasuredError as error:
             points += error.points
+            if isinstance(error.cause, WrongAnswerError):
+                raise error.cause from error
             raise
         finally:
             found = MeasuredPlan(plan=plan, serving=serving, endpoint=endpoint, points=tuple(points))
@@ -95,4 +98,4 @@ class CellResult:
                 return Outcome(verdict="unstable", reason=reason)
         if self.correctness.scores is None:
             return Outcome(verdict="measured", reason="no metric to gate on")
-        return Outcome(verdict="passed")
+        return Outcome(verdict="passed", reason=self.correctness.unproven)

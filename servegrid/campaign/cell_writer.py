@@ -27,7 +27,14 @@ from servegrid.campaign.row_columns import (
     serving_columns,
 )
 from servegrid.checks.verdict import Correctness
-from servegrid.domain.errors import InfeasibleError, StepError, UnsupportedError, UserError, refusal
+from servegrid.domain.errors import (
+    InfeasibleError,
+    StepError,
+    UnsupportedError,
+    UserError,
+    WrongAnswerError,
+    refusal,
+)
 from servegrid.domain.values import Cell
 from servegrid.host.environment import Host
 from servegrid.host.files import write_atomic
@@ -36,6 +43,9 @@ from servegrid.loadgen.measured import MeasuredPoint
 from servegrid.plan.options import SweepOptions
 
 log = logging.getLogger("servegrid")
+
+PROOF = ("correctness", "proof")
+"""Stages that check answers."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,8 @@ class CellWriter:
                 return Outcome(verdict="infeasible", reason=str(error))
             case UserError():  # a file of the user, removed since the sweep began
                 return Outcome(verdict="error", reason=str(error), command=self._command(cell))
+            case WrongAnswerError():
+                return Outcome(verdict="failed_accuracy", reason=str(error))
             case StepError():
                 command = error.command or self._command(cell)
                 return Outcome(verdict="error", reason=str(error), log=error.log, command=command)
@@ -140,6 +152,7 @@ def _times(stages: dict[str, float], wall_s: float) -> Row:
         "wall_s": wall_s,
         "server_s": server_s,
         "orchestration_s": wall_s - server_s - sum(stages.values()),
+        "proof_share": sum(stages.get(name, 0.0) for name in PROOF) / wall_s,
     }
 
 
@@ -153,7 +166,7 @@ def _point_columns(entry: MeasuredPlan, point: MeasuredPoint, baseline: dict[int
         **point.mark.model_dump(),
         **point.trust.model_dump(exclude={"card"}),
         **(point.trust.card.model_dump() if point.trust.card else {}),
-        **measurement.model_dump(exclude={"windows"}),
+        **measurement.model_dump(exclude={"windows", "wrong_answers"}),
         "framework_avg_ms": baseline.get(point.batch) if plan.scenario == "offline" else None,
         "windows_throughput": [w.throughput for w in measurement.windows],
         "windows_avg_ms": [w.avg_ms for w in measurement.windows],
@@ -184,6 +197,7 @@ def _correctness_columns(found: Correctness) -> Row:
         "least_cosine": min(
             (t.least_cosine for t in found.tensors if t.least_cosine is not None), default=None
         ),
+        "not_finite": max(t.not_finite for t in found.tensors),
         "invariance": found.invariance.largest_difference,
         "load_clients": found.clients,
         "load_batches": json.dumps(found.batches),

@@ -59,7 +59,7 @@ TRUST: dict[str, pl.DataType] = {
     **dict.fromkeys(("sm_clock_min_mhz", "sm_clock_max_mhz", "temperature_c"), pl.Int64()),
     "power_w": pl.Float64(),
     "throttle_reasons": pl.List(pl.String()),
-    "foreign_processes": pl.Int64(),
+    **dict.fromkeys(("foreign_processes", "answers_checked"), pl.Int64()),
 }
 """The trust card (`servegrid.loadgen.trust`, `servegrid.host.gpu_monitor`)."""
 

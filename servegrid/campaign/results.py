@@ -82,12 +82,12 @@ CELLS: dict[str, pl.DataType] = {
         ("framework_metric", "served_metric", "shuffled_metric", "metric_drop", "largest_difference"),
         pl.Float64(),
     ),
-    **dict.fromkeys(("least_cosine", "invariance"), pl.Float64()),
+    **dict.fromkeys(("least_cosine", "not_finite", "invariance"), pl.Float64()),
     **dict.fromkeys(("artifact_bytes", "server_peak_bytes", "largest_batch"), pl.Int64()),
     "load_clients": pl.Int64(),
     "load_batches": pl.String(),
     "stage_s": pl.String(),
-    **dict.fromkeys(("wall_s", "server_s", "orchestration_s"), pl.Float64()),
+    **dict.fromkeys(("wall_s", "server_s", "orchestration_s", "proof_share"), pl.Float64()),
 }
 MEASUREMENTS: dict[str, pl.DataType] = {
     **COMMON,

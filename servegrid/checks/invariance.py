@@ -26,7 +26,8 @@ class Invariance(Value):
     """What each kind of change did to some samples' answers; empty where there was nothing to change.
 
     `neighbour`: alone, and in full batches beside different samples at different places. `size`: alone, and
-    in batches of every size (above 16: of powers of two, and the largest; at most ROWS rows of each).
+    in batches of every size (above 16: powers of two, those preferred, and the largest), at most ROWS rows
+    of each.
     `instance`: the same full batch from several clients at once, twice as many as instances: a batch fills
     an instance, so the next goes to another one.
     """
@@ -70,7 +71,7 @@ def prove(
 
         data = Samples.read(samples, server_config(client, endpoint.model))
         if serving.max_batch_size > 1:
-            grown, alone = _sizes(ask, data, serving.max_batch_size)
+            grown, alone = _sizes(ask, data, serving.max_batch_size, serving.preferred_batch_sizes)
             found = found.model_copy(update={"size": match(outputs, grown, alone, tolerances)})
         if serving.instances > 1:
             several, first = _instances(ask, data, serving)
@@ -78,10 +79,10 @@ def prove(
     return found
 
 
-def _sizes(ask: Ask, data: Samples, largest: int) -> tuple[Arrays, Arrays]:
+def _sizes(ask: Ask, data: Samples, largest: int, preferred: tuple[int, ...] = ()) -> tuple[Arrays, Arrays]:
     """The first samples in batches of growing size, and the same rows asked alone; of large batches some."""
     sizes = [n for n in range(2, largest + 1) if n <= EVERY_SIZE_UP_TO or n & (n - 1) == 0]
-    rows = {size: _compared(size) for size in sorted({*sizes, largest})}
+    rows = {size: _compared(size) for size in sorted({*sizes, largest, *preferred} - {1})}
     alone = {
         index: ask(data.batch(index, 1)) for index in sorted({i for found in rows.values() for i in found})
     }

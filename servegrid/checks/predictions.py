@@ -11,8 +11,8 @@ from typing import Any
 
 from tritonclient.utils import InferenceServerException
 
-from servegrid.domain.arrays import Arrays, concatenate
-from servegrid.domain.errors import StepError
+from servegrid.domain.arrays import Arrays, concatenate_answers
+from servegrid.domain.errors import StepError, WrongAnswerError
 from servegrid.domain.values import Endpoint
 from servegrid.servers.connection import TIMEOUT_S, connect
 from servegrid.servers.samples import Samples, server_config
@@ -79,7 +79,7 @@ def executed(endpoint: Endpoint) -> Counter[int]:
 
 def joined(answers: Sequence[Arrays]) -> Arrays:
     """Answers put together in order."""
-    return {name: concatenate([answer[name] for answer in answers]) for name in answers[0]}
+    return {name: concatenate_answers([answer[name] for answer in answers]) for name in answers[0]}
 
 
 def infer(client: Any, endpoint: Endpoint, batch: Samples, timeout_s: float) -> Arrays:
@@ -88,6 +88,7 @@ def infer(client: Any, endpoint: Endpoint, batch: Samples, timeout_s: float) -> 
     Raises:
         StepError: the server refused it, did not answer in `timeout_s` or is gone, or an output is of
             another type than it should be.
+        WrongAnswerError: an output has not a row for each sample.
     """
     try:
         result = client.infer(endpoint.model, batch.inputs(), client_timeout=timeout_s)
@@ -100,4 +101,10 @@ def infer(client: Any, endpoint: Endpoint, batch: Samples, timeout_s: float) -> 
             said = f"the answer's {output.name} is {output.datatype}; the model's config says {wanted}"
             raise StepError(said, log=endpoint.server_log)
     answer = {output.name: result.as_numpy(output.name) for output in outputs}
-    return answer | {name: answer[name][:, 0] for name in batch.flat_outputs}
+    for name, array in answer.items():
+        if len(array) != len(batch):
+            raise WrongAnswerError(
+                f"the answer's {name} has {len(array)} rows for a batch of {len(batch)}",
+                log=endpoint.server_log,
+            )
+    return batch.unflattened(answer)

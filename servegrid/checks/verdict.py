@@ -9,13 +9,14 @@ from servegrid.domain.values import Precision, Value
 
 
 class Scores(Value):
-    """The task metric of the framework, of the served model, of a shuffled baseline; `all` the metrics of
-    the served model. `drop` is by how much the served model is worse than the framework."""
+    """The task metric of the framework, of the served model, of a shuffled baseline (null: all samples have
+    one label); `all` the metrics of the served model. `drop` is by how much the served model is worse than
+    the framework."""
 
     metric: str
     framework: float
     served: float
-    shuffled: float
+    shuffled: float | None
     drop: float
     all: dict[str, float]
 
@@ -31,12 +32,25 @@ class Correctness(Value):
     batches: dict[int, int]
     failures: tuple[str, ...] = ()
 
+    @property
+    def unproven(self) -> str:
+        """What the data cannot prove, in words; empty where it proves all."""
+        if self.scores is None or self.scores.shuffled is not None:
+            return ""
+        return (
+            f"all samples have one label, so that {self.scores.metric} does not show whether answers depend "
+            "on the input: give samples with several labels"
+        )
+
 
 def judge(
     found: Correctness, tolerances: Tolerances, metric: Metric | None, precision: Precision
 ) -> tuple[str, ...]:
     """Every bound that does not hold, with the layer's name and the figures."""
     failures = [f"tensor {why}" for t in found.tensors for why in t.failures(tolerances.of(t.output))]
+    failures += [
+        f"tensor {t.output}: none of its values is finite" for t in found.tensors if t.not_finite == 1
+    ]
     if metric and found.scores:
         failures += _judge_metric(found.scores, metric, metric.drop[precision])
     return (*failures, *found.invariance.failures(tolerances))
@@ -51,7 +65,7 @@ def _judge_metric(scores: Scores, metric: Metric, allowed: float) -> list[str]:
     ]
     if not scores.drop <= allowed:
         failures.append(f"{metric.name} drop: {scores.drop:.4f}, {allowed:g} allowed")
-    if metric.reached(scores.shuffled):
+    if scores.shuffled is not None and metric.reached(scores.shuffled):
         failures.append(
             f"{metric.name} of a baseline of shuffled answers: {scores.shuffled:.4f}; a threshold of "
             f"{metric.threshold:g} proves nothing"

@@ -5,6 +5,7 @@
     ├── UnsupportedError    a cell cannot exist here: verdict `unsupported`, with the rule
     ├── InfeasibleError     the served model is out of memory: verdict `infeasible`
     └── StepError           a step of a cell failed: verdict `error`, with log and repeat command
+        └── WrongAnswerError    a served answer is wrong: verdict `failed_accuracy`
 
 A message says what is wrong, where, and what to write or do instead.
 """
@@ -53,6 +54,10 @@ class StepError(ServegridError):
         self.log = log
         self.command = command
         self.code = code
+
+
+class WrongAnswerError(StepError):
+    """A served answer is not the reference's; the message names deployment, size, time and request."""
 
 
 def printable(text: str) -> str:

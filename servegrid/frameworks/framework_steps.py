@@ -44,7 +44,7 @@ def reference(job: ReferenceJob) -> None:
     step = job.fields.batch_size or fixed
     samples = len(next(iter(x.values())))
     parts = [network.run({k: v[i : i + step] for k, v in x.items()}) for i in range(0, samples, step)]
-    outputs = {name: arrays.concatenate([part[name] for part in parts]) for name in parts[0]}
+    outputs = {name: arrays.concatenate_answers([part[name] for part in parts]) for name in parts[0]}
     np.savez(job.output / "outputs.npz", allow_pickle=False, **outputs)
     batch = fixed or 1
     flops, weights = _count(network, {name: array[:batch] for name, array in x.items()})

@@ -248,7 +248,7 @@ def _run(
         ]
         found.append(_tensor("output", tensor.name, str(two.dtype), (_fixed(inputs) or -1, *same)))
         values = np.abs(three.astype(np.float64))
-        scales[tensor.name] = float(values[np.isfinite(values)].max(initial=0.0)) or 1.0
+        scales[tensor.name] = float(values.max(initial=0.0, where=np.isfinite(values))) or 1.0
     return tuple(found), scales
 
 

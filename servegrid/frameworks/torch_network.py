@@ -33,10 +33,11 @@ class TorchNetwork:
         self.interface = interface
 
     def run(self, x: Arrays) -> Arrays:
-        """One call; arrays by tensor name in and out."""
+        """One call; arrays by tensor name in and out. They are copies: a forward may write into its inputs,
+        and answer with a buffer of the module's that its next call overwrites."""
         with torch.inference_mode():
             found = outputs_by_name(self.module(*self._tensors(x)), self.outputs)
-        return {name: value.cpu().numpy() for name, value in found.items()}
+        return {name: value.cpu().numpy().copy() for name, value in found.items()}
 
     def export(self, job: ExportJob, x: Arrays) -> None:
         """Write `model.pt`, `model.pt2` or `model.onnx`."""
@@ -110,7 +111,7 @@ class TorchNetwork:
             ) from error
 
     def _tensors(self, x: Arrays) -> tuple[torch.Tensor, ...]:
-        arrays = (np.ascontiguousarray(x[name]) for name in self.inputs)
+        arrays = (np.array(x[name], order="C") for name in self.inputs)
         return tuple(torch.from_numpy(array).to(self.device) for array in arrays)
 
 

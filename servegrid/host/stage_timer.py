@@ -29,11 +29,12 @@ def collecting() -> Iterator[dict[str, float]]:
 
 @contextmanager
 def work(stage: str) -> Iterator[None]:
-    """Count the block's time as the work of `stage`; outside `collecting` it counts for nothing."""
-    start = time.perf_counter()
+    """Count the block's time as the work of `stage`, less that of stages inside it; outside `collecting` it
+    counts for nothing."""
+    stages = _stages.get({})
+    start, before = time.perf_counter(), sum(stages.values())
     try:
         yield
     finally:
-        stages = _stages.get(None)
-        if stages is not None:
-            stages[stage] = stages.get(stage, 0.0) + time.perf_counter() - start
+        inside = sum(stages.values()) - before
+        stages[stage] = stages.get(stage, 0.0) + time.perf_counter() - start - inside

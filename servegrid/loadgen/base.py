@@ -8,6 +8,7 @@ from pathlib import Path
 
 from servegrid.domain.values import Distribution, Endpoint, Protocol, SharedMemory, Value
 from servegrid.loadgen.latency import LatencyComponents
+from servegrid.loadgen.reference import Reference
 
 STABLE_WINDOWS = 3
 STABLE_WITHIN = 0.10
@@ -64,7 +65,8 @@ class Measurement(LatencyComponents):
     request was due.
 
     Of the generator itself: how many processes it had, how many cores it used, how late it was on average to
-    see what had happened, and whether that bounded what was measured; null: not known.
+    see what had happened, and whether that bounded what was measured; null: not known. And how many of the
+    answers, a random sample, were compared with the reference, and those that were wrong, in words.
     """
 
     throughput: float
@@ -81,6 +83,8 @@ class Measurement(LatencyComponents):
     generator_cores: float | None = None
     generator_lag_ms: float | None = None
     client_limited: bool | None = None
+    answers_checked: int | None = None
+    wrong_answers: tuple[str, ...] = ()
 
     @property
     def stable(self) -> bool:
@@ -93,12 +97,14 @@ class Measurement(LatencyComponents):
 
 
 class Target(Value):
-    """What is loaded: a model that answers, real samples for it, and where logs go."""
+    """What is loaded: a model that answers, real samples for it, where logs go, and the reference by which
+    answers are checked (null: they are not)."""
 
     endpoint: Endpoint
     samples: Path
     logs: Path
     name: str
+    reference: Reference | None = None
 
 
 def timeout_s(point: Point, target: Target) -> float:

@@ -19,6 +19,7 @@ class PartlyMeasuredError(StepError):
 
     def __init__(self, cause: StepError, points: tuple[MeasuredPoint, ...]) -> None:
         super().__init__(str(cause), log=cause.log)
+        self.cause = cause
         self.points = points
 
 

@@ -118,6 +118,7 @@ ELSEWHERE = frozenset(
         *(name for name in (*LOAD, *TRUST) if name not in ("request_rate", "slo_holds", "failed_checks")),
         "load",
         *("windows_throughput", "windows_avg_ms", "stage_s", "server_s", "orchestration_s", "metrics"),
+        *("proof_share", "not_finite"),
         *FILTERS,
     }
 )

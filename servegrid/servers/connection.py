@@ -35,6 +35,15 @@ def connect(address: str, channel: Channel) -> Any:
     return client
 
 
+def connect_channel(address: str, channel: Channel) -> tuple[grpc.Channel, list[tuple[str, str]]]:
+    """A bare channel without limits of size, and the metadata that each call is to bear."""
+    credentials = _credentials(channel)
+    metadata = list(read_headers(channel.headers_file).items()) if channel.headers_file else []
+    if credentials:
+        return grpc.secure_channel(address, credentials, options=UNLIMITED), metadata
+    return grpc.insecure_channel(address, options=UNLIMITED), metadata
+
+
 def connect_async(address: str, channel: Channel) -> tuple[grpc.aio.Channel, list[tuple[str, str]]]:
     """A bare asyncio channel without limits of size, and the metadata that each call is to bear."""
     credentials = _credentials(channel)

@@ -70,6 +70,10 @@ class Samples:
         arrays = {name: array[rows] for name, array in self.arrays.items()}
         return Samples(arrays, self.dtypes, self.fixed, self.flat_outputs, self.output_dtypes)
 
+    def unflattened(self, answer: Arrays) -> Arrays:
+        """An answer without the axes of 1 that the server adds."""
+        return answer | {name: answer[name][:, 0] for name in self.flat_outputs}
+
     def inputs(self) -> list[Any]:
         """The whole as inputs of one request."""
         found = []

@@ -78,6 +78,21 @@ def test_each_bound_fails_alone_and_its_figures_are_reported(
     assert [part for part in named if part not in failures[0]] == []
 
 
+def test_where_there_is_no_shuffled_baseline_that_is_named_and_does_not_fail() -> None:
+    found = GOOD.model_copy(update={"scores": scores().model_copy(update={"shuffled": None})})
+    assert judge(found, TOLERANCE, METRIC, "fp32") == ()
+    assert "one label" in found.unproven
+    assert GOOD.unproven == ""
+
+
+def test_an_output_without_one_finite_value_proves_nothing() -> None:
+    empty = tensor(0, 1).model_copy(update={"not_finite": 1.0})
+    (failure,) = judged({"tensors": (empty,)})
+    assert "y" in failure
+    assert "finite" in failure
+    assert judged({"tensors": (empty.model_copy(update={"not_finite": 0.9}),)}) == ()
+
+
 def test_drop_is_bounded_by_precision() -> None:
     worse = {"scores": scores(framework=0.9, served=0.851)}
     assert judged(worse, "fp16") == ()

@@ -29,3 +29,12 @@ class Request(NamedTuple):
     model: str
     inputs: tuple[Input, ...]
     outputs: tuple[tuple[str, Place], ...]
+
+
+class Output(NamedTuple):
+    """An output of an answer; `data` is empty where it lies in shared memory."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    data: bytes

@@ -29,6 +29,7 @@ from servegrid.loadgen.base import (
     keeps_up,
     stable,
 )
+from servegrid.loadgen.client.checking import kept_answers, wrong_answers
 from servegrid.loadgen.client.client import VERSION, MeasurementJob
 from servegrid.loadgen.client.messages import Request
 from servegrid.loadgen.client.regions import DISTINCT_REQUESTS, placed_requests
@@ -66,8 +67,13 @@ def main() -> None:
     with ExitStack() as stack:
         endpoint = order.target.endpoint
         client = stack.enter_context(connect(endpoint.grpc_url, endpoint.channel))
-        requests = _requests(order, client, places, stack)
-        found = Run(order, client, pool, requests).measure()
+        samples = Samples.read(order.target.samples, server_config(client, endpoint.model))
+        requests, kept = _requests(order, client, samples, places, stack)
+        found = Run(order, client, pool, requests, kept).measure()
+        if kept:
+            wrong = wrong_answers(order.point, order.target, samples, requests[0], pool.answers)
+            checked = {"answers_checked": len(pool.answers), "wrong_answers": wrong}
+            found = found.model_copy(update=checked)
     Path(sys.argv[2]).write_text(found.model_dump_json(), encoding="utf-8")
 
 
@@ -79,25 +85,33 @@ def in_flight(point: Point) -> int:
     return min(MAX_IN_FLIGHT, max(16, math.ceil(point.request_rate)))
 
 
-def _requests(order: MeasurementJob, client: Any, places: int, stack: ExitStack) -> list[list[Request]]:
-    """The requests of each place in flight, after plain requests that warm this batch up, if wanted."""
+def _requests(
+    order: MeasurementJob, client: Any, samples: Samples, places: int, stack: ExitStack
+) -> tuple[list[list[Request]], int]:
+    """The requests of each place in flight, after plain requests that warm this batch up, if wanted; and how
+    many of their answers are kept."""
     endpoint, point = order.target.endpoint, order.point
-    samples = Samples.read(order.target.samples, server_config(client, endpoint.model))
     first = samples.batch(0, point.batch).inputs()
     for _ in range(WARM_UP_REQUESTS if point.warm_up else 0):
         client.infer(endpoint.model, first)
     outputs = output_sizes(client, endpoint.model, samples, point.batch, DISTINCT_REQUESTS * point.batch)
-    return stack.enter_context(placed_requests(client, order, samples, outputs, places))
+    placed = stack.enter_context(placed_requests(client, order, samples, outputs, places))
+    return placed.requests, kept_answers(point, order.target, sum(outputs.values()))
 
 
 class Run:
     """The windows of one point, from the first request to the last."""
 
     def __init__(
-        self, order: MeasurementJob, client: Any, pool: WorkerPool, requests: list[list[Request]]
+        self,
+        order: MeasurementJob,
+        client: Any,
+        pool: WorkerPool,
+        requests: list[list[Request]],
+        kept_answers: int = 0,
     ) -> None:
         self.point, self.model, self.client = order.point, order.target.endpoint.model, client
-        self.pool, self.requests = pool, requests
+        self.pool, self.requests, self.kept_answers = pool, requests, kept_answers
         self.edges: list[WindowBoundary] = []
         self.windows: list[Window] = []
 
@@ -134,7 +148,7 @@ class Run:
 
     def _start(self, processes: int) -> None:
         """Begin anew: a first window, after the requests that all start together and show nothing steady."""
-        self.pool.start(self.requests, processes)
+        self.pool.start(self.requests, processes, self.kept_answers)
         self.windows = []
         self._wait(time.perf_counter(), RAMP_S, 2 * (self.point.concurrency or 1), already=0)
         self.edges = [self._edge()]

@@ -7,8 +7,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tritonclient.utils.shared_memory as shm
@@ -16,6 +15,7 @@ from tritonclient.utils import InferenceServerException
 
 from servegrid.domain.errors import StepError
 from servegrid.domain.values import SharedMemory
+from servegrid.loadgen.client.answers import SHM, Read, SystemMemory
 from servegrid.loadgen.client.client import MeasurementJob
 from servegrid.loadgen.client.messages import Input, Place, Request
 from servegrid.servers.samples import Samples
@@ -23,18 +23,28 @@ from servegrid.servers.samples import Samples
 DISTINCT_REQUESTS = 8
 IN_USE_S = 5.0
 DEVICE = 0
-SHM = Path("/dev/shm")
-
 Array = np.ndarray[Any, Any]
 Requests = list[list[Request]]
 """For each request that may be in flight, those that are sent in turn in its place."""
 
 
+class Placed(NamedTuple):
+    """Requests, and what reads their outputs in shared memory."""
+
+    requests: Requests
+    read: Read
+
+
 @contextmanager
 def placed_requests(
-    client: Any, order: MeasurementJob, samples: Samples, outputs: dict[str, int], in_flight: int
-) -> Iterator[Requests]:
-    """Requests for every place in flight: each has DISTINCT_REQUESTS batches and an output area of its own.
+    client: Any,
+    order: MeasurementJob,
+    samples: Samples,
+    outputs: dict[str, int],
+    in_flight: int,
+    distinct: int = DISTINCT_REQUESTS,
+) -> Iterator[Placed]:
+    """Requests for every place in flight: each has `distinct` batches and an output area of its own.
 
     With shared memory there is one region for all inputs and one for all outputs; both are
     unregistered and removed when the block ends (if we are killed, system shared memory by the server's
@@ -42,29 +52,49 @@ def placed_requests(
     """
     point, endpoint = order.point, order.target.endpoint
     if point.shared_memory == "none":
-        yield [inline_requests(endpoint.model, samples, point.batch)] * in_flight
+        requests = [Request(endpoint.model, _inputs(b), ()) for b in _batches(samples, point.batch, distinct)]
+        yield Placed([requests] * in_flight, SystemMemory().read)
         return
-    batches = _batches(samples, point.batch)
+    batches = _batches(samples, point.batch, distinct)
     arrays = [array for batch in batches for array in batch.arrays.values()]
     out_size = sum(outputs.values())
     # A client that was killed leaves its names registered: each process has names of its own.
     names = [f"{endpoint.shm_prefix}{os.getpid()}_{kind}" for kind in ("inputs", "outputs")]
     with ExitStack() as stack:
         region(stack, client, point.shared_memory, names[0], sum(a.nbytes for a in arrays), arrays)
-        region(stack, client, point.shared_memory, names[1], out_size * in_flight, [])
-        yield [
-            _in_region(endpoint.model, batches, outputs, names, place * out_size)
-            for place in range(in_flight)
-        ]
+        handle = region(stack, client, point.shared_memory, names[1], out_size * in_flight, [])
+        yield Placed(
+            [
+                _in_region(endpoint.model, batches, outputs, names, place * out_size)
+                for place in range(in_flight)
+            ],
+            _read_cuda(handle) if point.shared_memory == "cuda" else _read_system(stack),
+        )
+
+
+def _read_system(stack: ExitStack) -> Read:
+    memory = SystemMemory()
+    stack.callback(memory.close)
+    return memory.read
+
+
+def _read_cuda(handle: Any) -> Read:
+    import tritonclient.utils.cuda_shared_memory as cuda  # needs a CUDA library
+
+    def read(place: Place) -> bytes:
+        found = cuda.get_contents_as_numpy(handle, np.uint8, [place.size], place.offset)
+        return bytes(found.tobytes())
+
+    return read
 
 
 def inline_requests(model: str, samples: Samples, size: int) -> list[Request]:
     """DISTINCT_REQUESTS batches of a size, the tensors in the message itself."""
-    return [Request(model, _inputs(batch), ()) for batch in _batches(samples, size)]
+    return [Request(model, _inputs(batch), ()) for batch in _batches(samples, size, DISTINCT_REQUESTS)]
 
 
-def _batches(samples: Samples, size: int) -> list[Samples]:
-    return [samples.batch(i * size, size) for i in range(DISTINCT_REQUESTS)]
+def _batches(samples: Samples, size: int, count: int) -> list[Samples]:
+    return [samples.batch(i * size, size) for i in range(count)]
 
 
 def region(
@@ -74,8 +104,8 @@ def region(
     name: str,
     size: int,
     arrays: Sequence[Array],
-) -> None:
-    """Create a region with these arrays in it and register it, until the stack unwinds."""
+) -> Any:
+    """Create a region with these arrays in it and register it, until the stack unwinds; its handle."""
     size = max(size, 1)
     if kind == "system":
         _check_room(size)
@@ -93,6 +123,7 @@ def region(
         client.register_system_shared_memory(name, f"/{name}", size)
         stack.callback(unregister, client, name)
         shm.set_shared_memory_region(handle, arrays)
+    return handle
 
 
 def _check_room(size: int) -> None:

@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from servegrid.loadgen.base import Point
+from servegrid.loadgen.client.answers import Answer, Reservoir, SystemMemory
 from servegrid.loadgen.client.client import MeasurementJob
-from servegrid.loadgen.client.messages import Request
+from servegrid.loadgen.client.messages import Place, Request
 from servegrid.loadgen.client.schedule import due_times
 from servegrid.loadgen.client.transport import Transport, connect
 
@@ -30,12 +31,14 @@ PROBES = 100.0
 
 
 class Assignment(NamedTuple):
-    """What one of `shares` processes does: the requests of its places in flight, and when a rate starts."""
+    """What one of `shares` processes does: the requests of its places in flight, when a rate starts, and how
+    many answers it keeps at most."""
 
     requests: list[list[Request]]
     number: int
     shares: int
     begin: float
+    kept_answers: int = 0
 
 
 class RequestTiming(NamedTuple):
@@ -52,7 +55,7 @@ class Report(NamedTuple):
     """What a process did up to `now`, in seconds.
 
     Since its last report: answered requests (a `RequestTiming` a row), due times of requests, samples of the
-    event loop's lag (time and lag a row). Since its start: its CPU time.
+    event loop's lag (time and lag a row). Since its start: its CPU time. At its end: the kept answers.
     """
 
     now: float
@@ -61,6 +64,15 @@ class Report(NamedTuple):
     lags: np.ndarray[Any, Any]
     cpu_s: float
     done: bool
+    answers: tuple[Answer, ...] = ()
+
+
+class Message(NamedTuple):
+    """One of the distinct requests, in the protocol's form, and where its outputs lie in shared memory."""
+
+    turn: int
+    content: Any
+    outputs: tuple[tuple[str, Place], ...]
 
 
 class Worker:
@@ -73,10 +85,15 @@ class Worker:
         self.lags: list[tuple[float, float]] = []
         self.stop = asyncio.Event()
         self.arrivals: asyncio.Queue[float | None] = asyncio.Queue()
+        self.answers = Reservoir(assignment.kept_answers, seed=assignment.number)
+        self.memory = SystemMemory()
 
     async def run(self) -> None:
         """Load until `stop` is set; then wait for what is in flight."""
-        places = [[self.transport.message(r) for r in requests] for requests in self.assignment.requests]
+        places = [
+            [Message(turn, self.transport.message(r), r.outputs) for turn, r in enumerate(requests)]
+            for requests in self.assignment.requests
+        ]
         point, assignment = self.point, self.assignment
         with pacing(due_times(PROBES, "poisson", assignment.number), assignment.begin, self._probe):
             if point.request_rate is None:
@@ -95,13 +112,13 @@ class Worker:
         now = time.perf_counter()
         self.lags.append((now, now - due))
 
-    async def _closed_loop(self, messages: list[Any]) -> None:
+    async def _closed_loop(self, messages: list[Message]) -> None:
         turn = 0
         while not self.stop.is_set():
             await self._send(messages[turn % len(messages)], time.perf_counter())
             turn += 1
 
-    async def _on_arrival(self, messages: list[Any]) -> None:
+    async def _on_arrival(self, messages: list[Message]) -> None:
         turn = 0
         while (due := await self.arrivals.get()) is not None:
             await self._send(messages[turn % len(messages)], due)
@@ -120,14 +137,17 @@ class Worker:
             self.due.append(due)
             self.arrivals.put_nowait(due)
 
-    async def _send(self, message: Any, start: float) -> None:
-        data = self.transport.serialise(message)
+    async def _send(self, message: Message, start: float) -> None:
+        data = self.transport.serialise(message.content)
         sent = time.perf_counter()
         answer = await self.transport.call(data)
         arrived = time.perf_counter()
         self.transport.parse(answer)
         end = time.perf_counter()
         self.records.append(RequestTiming(end, end - start, sent - start, end - arrived))
+        if self.answers.wants():
+            placed = tuple(self.memory.read(place) for _, place in message.outputs)
+            self.answers.keep(Answer(self.answers.count, end, message.turn, answer, placed))
 
 
 @contextmanager
@@ -186,6 +206,7 @@ async def _load(connection: Connection, order: MeasurementJob, assignment: Assig
             await worker.run()
         finally:
             reporting.cancel()
+            worker.memory.close()
     connection.recv()  # the word that ended it
     connection.send(_report(worker, done=True))
 
@@ -199,7 +220,8 @@ async def _report_regularly(connection: Connection, worker: Worker) -> None:
 def _report(worker: Worker, *, done: bool) -> Report:
     records = np.array(worker.records, dtype=float).reshape(-1, len(RequestTiming._fields))
     lags = np.array(worker.lags, dtype=float).reshape(-1, 2)
-    report = Report(time.perf_counter(), records, worker.due, lags, time.process_time(), done)
+    answers = tuple(worker.answers.kept) if done else ()
+    report = Report(time.perf_counter(), records, worker.due, lags, time.process_time(), done, answers)
     worker.records, worker.due, worker.lags = [], [], []
     return report
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from servegrid.loadgen.client.answers import Answer
 from servegrid.loadgen.client.client import MeasurementJob
 from servegrid.loadgen.client.messages import Request
 from servegrid.loadgen.client.worker import Assignment, Report, RequestTiming, serve
@@ -32,8 +34,9 @@ class WorkerPool:
     def __len__(self) -> int:
         return len(self._pipes)
 
-    def start(self, requests: list[list[Request]], shares: int) -> None:
-        """Have the first `shares` processes load, each with its share of the places in flight."""
+    def start(self, requests: list[list[Request]], shares: int, kept_answers: int = 0) -> None:
+        """Have the first `shares` processes load, each with its share of the places in flight and of the
+        answers to keep."""
         self._active = self._pipes[:shares]
         self._last: dict[Connection, Report] = {}
         self._records: list[np.ndarray[Any, Any]] = []
@@ -41,7 +44,8 @@ class WorkerPool:
         self.due: list[float] = []
         begin = time.perf_counter() + START_S
         for number, pipe in enumerate(self._active):
-            pipe.send(Assignment(requests[number::shares], number, shares, begin))
+            kept = math.ceil(kept_answers / shares)
+            pipe.send(Assignment(requests[number::shares], number, shares, begin, kept))
 
     def stop(self) -> None:
         """Have them end what is in flight, and wait until they have."""
@@ -68,6 +72,11 @@ class WorkerPool:
     def lags(self) -> np.ndarray[Any, Any]:
         """How late processes were, and when: see `Worker._probe`."""
         return np.concatenate(self._lags or [np.empty((0, 2))])
+
+    @property
+    def answers(self) -> list[tuple[int, Answer]]:
+        """The answers that were kept, once all is stopped, each with the number of its process."""
+        return [(number, one) for number, pipe in enumerate(self._active) for one in self._last[pipe].answers]
 
     @property
     def cpu_s(self) -> float:

@@ -15,7 +15,13 @@ from servegrid.campaign.results import read
 from servegrid.checks.invariance import Invariance
 from servegrid.checks.verdict import Correctness, Scores
 from servegrid.domain.arrays import TensorMatch
-from servegrid.domain.errors import InfeasibleError, StepError, UnsupportedError, UserError
+from servegrid.domain.errors import (
+    InfeasibleError,
+    StepError,
+    UnsupportedError,
+    UserError,
+    WrongAnswerError,
+)
 from servegrid.domain.values import ArtifactRef, Cell, Endpoint
 from servegrid.host.stage_timer import work
 from servegrid.loadgen.base import Measurement, Point, Window
@@ -111,6 +117,46 @@ def fill(
     result.measured.append(
         MeasuredPlan(plan=cell.offline, serving=cell.static, endpoint=ENDPOINT, points=offline)
     )
+
+
+def test_a_wrong_answer_while_it_is_measured_fails_the_cell_and_keeps_the_points_before(
+    writer: CellWriter, cell: Cell, tmp_path: Path
+) -> None:
+    with writer.running(cell) as result:
+        result.correctness = CORRECT
+        with result.measuring(cell.online, cell.dynamic, ENDPOINT):
+            raise PartlyMeasuredError(WrongAnswerError("online: batch of 8: y"), (STABLE,))
+    row = only_row(tmp_path)
+    assert (row["verdict"], row["reason"]) == ("failed_accuracy", "online: batch of 8: y")
+    assert read(tmp_path)[1].height == 1
+
+
+def test_what_the_data_cannot_prove_is_the_reason_of_a_cell_that_passed(
+    writer: CellWriter, cell: Cell, tmp_path: Path
+) -> None:
+    with writer.running(cell) as result:
+        fill(result, cell, (STABLE,), (STABLE,))
+        assert CORRECT.scores is not None
+        scores = CORRECT.scores.model_copy(update={"shuffled": None})
+        result.correctness = CORRECT.model_copy(update={"scores": scores})
+    row = only_row(tmp_path)
+    assert row["verdict"] == "passed"
+    assert "one label" in row["reason"]
+    assert row["shuffled_metric"] is None
+
+
+def test_the_share_of_the_proof_is_that_of_the_wall_time(
+    writer: CellWriter, cell: Cell, tmp_path: Path
+) -> None:
+    with writer.running(cell) as result:
+        fill(result, cell, (STABLE,), (STABLE,))
+        for stage in ("correctness", "online"):
+            with work(stage):
+                time.sleep(0.05)
+                with work("proof"):
+                    time.sleep(0.05)
+    row = only_row(tmp_path)
+    assert 0.5 < row["proof_share"] < 0.8
 
 
 @pytest.mark.parametrize(

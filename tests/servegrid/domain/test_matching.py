@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from servegrid.domain.arrays import TensorMatch, alike, concatenate, match
+from servegrid.domain.arrays import (
+    TensorMatch,
+    alike,
+    concatenate,
+    concatenate_answers,
+    match,
+    without_padding,
+)
 from servegrid.domain.tolerances import Tolerance, Tolerances
 from servegrid.domain.values import Tensor
 
@@ -119,3 +126,80 @@ def test_batches_of_different_lengths_are_joined_with_zeros() -> None:
     one, other = alike(np.ones((1, 1, 3)), np.ones((1, 2, 1)))
     assert one.shape == other.shape == (1, 2, 3)
     assert (one.sum(), other.sum()) == (3, 2)
+
+
+HUGE = 2**53
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64"])
+def test_integers_above_2_to_the_53_are_compared_as_integers(dtype: str) -> None:
+    want = np.array([[HUGE, HUGE + 10**6]], dtype)
+    assert compare(want, want.copy()).agreement == 1
+    for off in (1, 500):
+        found = compare(want + np.array(off, dtype), want)
+        assert (found.agreement, found.largest_difference) == (0, off)
+
+
+def test_the_ends_of_the_integers_do_not_wrap_round() -> None:
+    want = np.array([[np.iinfo(np.int64).min, 2**63 - 1]])
+    assert compare(want[:, ::-1].copy(), want).largest_difference == pytest.approx(2.0**64)
+    unsigned = np.array([[0, 2**64 - 1]], np.uint64)
+    assert compare(unsigned, unsigned.copy()).agreement == 1
+    assert compare(unsigned[:, ::-1].copy(), unsigned).agreement == 0
+
+
+def test_booleans_agree_or_do_not_whatever_the_absolute_bound() -> None:
+    loose = Tolerances(absolute=1.0, cosine=0.1)
+    want = np.array([[True, False, True, True]])
+    assert compare(want, want.copy(), loose).failures(loose) == []
+    (failure,) = compare(~want, want, loose).failures(loose)
+    assert "0.0000" in failure
+
+
+def test_numbers_whose_squares_leave_the_range_have_a_cosine() -> None:
+    tolerance = Tolerances(absolute=1e-6, relative=1e-3, cosine=0.999)
+    for scale in (1e200, 1e-200):
+        want = np.array([[1.0, 2.0], [3.0, -4.0]]) * scale
+        assert compare(want, want.copy(), tolerance).failures(tolerance) == []
+        assert compare(-want, want, tolerance).least_cosine == pytest.approx(-1)
+    assert compare([[-1.7e308]], [[1.7e308]], tolerance).failures(tolerance)
+
+
+def test_values_that_are_not_finite_are_equal_at_equal_places_and_counted() -> None:
+    want = np.array([[1.0, -math.inf, math.nan, 2.0]])
+    found = compare(want, want.copy())
+    assert (found.failures(TOLERANCE), found.largest_difference, found.not_finite) == ([], 0, 0.5)
+    for other in (math.inf, math.nan, 0.0):
+        have = want.copy()
+        have[0, 1] = other
+        assert compare(have, want).failures(TOLERANCE)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "int8", "uint8", "uint64", "bool"])
+def test_a_missing_integer_of_a_free_axis_is_no_zero(dtype: str) -> None:
+    want = np.array([[1, 1, 0, 0]], dtype)
+    found = compare(want[:, :2], want, shape=(-1, -1))
+    assert found.agreement == 0.5
+    assert compare(want, want[:, :2], shape=(-1, -1)).agreement == 0.5
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "int8", "uint8", "uint64", "bool"])
+def test_batches_of_integers_keep_where_their_answers_end(dtype: str) -> None:
+    short, long = np.array([[1]], dtype), np.array([[1, 0, 0]], dtype)
+    joined = concatenate_answers([short, long])
+    assert compare(joined, joined.copy(), shape=(-1, -1)).agreement == 1
+    assert compare(joined, concatenate_answers([long, long]), shape=(-1, -1)).agreement == pytest.approx(
+        4 / 6
+    )
+    assert compare(joined[:1], short, shape=(-1, -1)).agreement == 1
+    tensor = Tensor.model_validate({"name": "y", "dtype": dtype, "shape": (-1, -1)})
+    metric = without_padding(tensor, joined)
+    assert (metric.dtype, metric.tolist()) == (np.dtype(dtype), [[1, 0, 0], [1, 0, 0]])
+
+
+def test_the_highest_value_of_a_type_is_an_answer_like_any_other() -> None:
+    want = np.array([[255, 0, 255]], np.uint8)
+    tensor = Tensor(name="y", dtype="uint8", shape=(-1, -1))
+    assert without_padding(tensor, want) is want
+    assert compare(want, want.copy(), shape=(-1, -1)).agreement == 1
+    assert compare(want, np.zeros_like(want), shape=(-1, -1)).agreement == pytest.approx(1 / 3)

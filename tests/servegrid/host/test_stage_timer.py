@@ -24,6 +24,15 @@ def test_work_is_counted_by_stage_and_added_up() -> None:
     assert set(stages) == {"export", "convert"}
 
 
+def test_a_stage_inside_another_is_counted_once() -> None:
+    with collecting() as stages, work("online"):
+        with work("proof"):
+            time.sleep(0.2)
+        time.sleep(0.05)
+    assert stages["proof"] >= 0.2
+    assert 0.05 <= stages["online"] < 0.2
+
+
 def test_work_that_raises_is_counted() -> None:
     with collecting() as stages:
         with pytest.raises(ValueError, match="inside"), work("export"):

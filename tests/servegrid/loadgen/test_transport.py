@@ -43,8 +43,8 @@ def test_tensors_go_there_and_back(
     order = MeasurementJob(point=point, target=target)
     read = Samples.read(samples, server_config(server.client, identity))
     sent = read.batch(3 * 2, 2).arrays["x"]
-    with placed_requests(server.client, order, read, {"y": sent.nbytes}, 2) as requests:
-        request = requests[1][3]
+    with placed_requests(server.client, order, read, {"y": sent.nbytes}, 2) as placed:
+        request = placed.requests[1][3]
         answer = asyncio.run(ask(order, request))
         if shared_memory == "system":
             ((_, place),) = request.outputs
@@ -68,10 +68,10 @@ def test_a_refusal_over_http_is_an_error_with_the_servers_words(
     order = MeasurementJob(point=point, target=target)
     read = Samples.read(samples, server_config(server.client, identity))
     with (
-        placed_requests(server.client, order, read, {}, 1) as requests,
-        pytest.raises(ConnectionError, match=r"\b400\b.*batch"),
+        placed_requests(server.client, order, read, {}, 1) as placed,
+        pytest.raises(ConnectionError, match=r"HTTP 400: .*batch"),
     ):
-        asyncio.run(ask(order, requests[0][0]))
+        asyncio.run(ask(order, placed.requests[0][0]))
 
 
 @pytest.mark.parametrize("shares", [1, 3])

@@ -23,6 +23,7 @@ from servegrid.plan import forecast
 from servegrid.plan.options import SweepOptions
 from servegrid.store.code import code_digests
 from servegrid.store.site import Site, default_site
+from servegrid.store.why import Reason
 from tasks.planning import cell_by_name
 
 FOLDERS = ("home", "models", "sources", "results")
