@@ -127,7 +127,7 @@ EDITS = {
         f"{MODEL}/model.py",
         "bias=False)",
         "bias=(False))",
-        {stage: ["sources.model.py"] for stage in ("export", "reference")},
+        {"prepare": ["sources.model.py"], "export": ["sources.model.py", "(prepared)"]},
     ),
     "metrics.py": (f"{MODEL}/metrics.py", '"""', '"""Reworded: ', {}),
 }
@@ -254,20 +254,20 @@ def test_an_artifact_of_another_model_is_named_with_its_cell(site: Site) -> None
     shutil.copytree(site.models / "tiny_mlp", site.models / "twin")
     edit(site.models / "twin" / "model.yaml", "name: tiny_mlp", "name: twin")
     shutil.copytree(site.sources / "tiny_mlp", site.sources / "twin")
-    entry, cell, _ = forecast.find(CELL.replace("tiny_mlp", "twin"), SweepOptions(), site)
-    for reason in forecast.why(entry.plugin, cell, site):
+    entry, cell, _ = cell_by_name(CELL.replace("tiny_mlp", "twin"), SweepOptions(), site)
+    for reason in forecast.why(cell, build_requests(entry.plugin, cell, site), site.store):
         assert reason.lines == (f"{reason.stage}: stored (made for {CELL})",)
 
 
 def test_plan_and_why_count_the_same_stages(site: Site) -> None:
     keep(site, stages=3)
-    reasons = forecast.why(*find(site), site)
-    expected = forecast.expect(*find(site), site, {})
+    reasons = why(site)
+    expected = forecast.expect(build_requests(*find(site), site), site.store, None)
     assert tuple(r.stage for r in reasons if r.stored) == expected.stored
     assert tuple(r.stage for r in reasons if not r.stored) == expected.to_build
 
 
-def test_unknown_cell_is_told_with_the_nearest(site: Site) -> None:
+def test_error_of_an_unknown_cell_names_the_nearest(site: Site) -> None:
     with pytest.raises(UserError, match=f"unknown cell '{CELL[:-1]}': did you mean '{CELL}'"):
         cell_by_name(CELL[:-1], SweepOptions(), site)
 
