@@ -13,7 +13,7 @@ HEAD = """# Results on a GPU
 
 How fast are the five models on a GPU, and how near the limit? Offline, BERT-large, ResNet-50, nnU-Net and
 FastPitch reach their bars on an H200: ResNet-50 at batch 1 and 2 only with cores awake (out of idle states,
-by the removed option `--cores-awake`: [ADR 22](adr/0022-no-option-against-idle-states.md)), BERT-large at
+by the removed option `--cores-awake`: [ADR 21](adr/0021-no-option-against-idle-states.md)), BERT-large at
 batch 1 reliably only so. Online, BERT-large and FastPitch reach theirs, nnU-Net only at 3 clients,
 ResNet-50 not. Wide & Deep stays at half of its bars.
 

@@ -40,7 +40,7 @@ SERVING: dict[str, pl.DataType] = {
 RENAMED = {"blind_metric": "shuffled_metric", "generator_bound": "client_limited"}
 """Column, or trust check, of older campaigns -> its name today."""
 REMOVED: dict[str, Any] = {"cores_awake": False}
-"""Column of an option that no longer exists (ADR 22) -> its value in the rows without it."""
+"""Column of an option that no longer exists (ADR 21) -> its value in the rows without it."""
 
 LOAD: dict[str, pl.DataType] = {
     "request_rate": pl.Float64(),
