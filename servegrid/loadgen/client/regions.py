@@ -68,7 +68,9 @@ def placed_requests(
                 _in_region(endpoint.model, batches, outputs, names, place * out_size)
                 for place in range(in_flight)
             ],
-            _read_cuda(handle) if point.shared_memory == "cuda" else _read_system(stack),
+            _read_cuda(handle, out_size * in_flight)
+            if point.shared_memory == "cuda"
+            else _read_system(stack),
         )
 
 
@@ -78,12 +80,13 @@ def _read_system(stack: ExitStack) -> Read:
     return memory.read
 
 
-def _read_cuda(handle: Any) -> Read:
+def _read_cuda(handle: Any, size: int) -> Read:
+    """Reads a region of this size; the client library copies it whole, so this is not for measured windows."""
     import tritonclient.utils.cuda_shared_memory as cuda  # needs a CUDA library
 
     def read(place: Place) -> bytes:
-        found = cuda.get_contents_as_numpy(handle, np.uint8, [place.size], place.offset)
-        return bytes(found.tobytes())
+        region = cuda.get_contents_as_numpy(handle, np.uint8, [size])
+        return bytes(region[place.offset : place.offset + place.size].tobytes())
 
     return read
 

@@ -11,7 +11,7 @@ import pytest
 
 from servegrid.domain.tolerances import Tolerances
 from servegrid.domain.values import Protocol, SharedMemory
-from servegrid.loadgen import GENERATORS
+from servegrid.loadgen.generators import GENERATORS
 from servegrid.loadgen.base import Measurement, Point, Target
 from servegrid.loadgen.client import checking
 from servegrid.loadgen.reference import Reference
