@@ -81,7 +81,7 @@ def _read_system(stack: ExitStack) -> Read:
 
 
 def _read_cuda(handle: Any, size: int) -> Read:
-    """Reads a region of this size; the client library copies it whole, so this is not for measured windows."""
+    """Reads a region of this size. The client library copies it whole: not for use in measured windows."""
     import tritonclient.utils.cuda_shared_memory as cuda  # needs a CUDA library
 
     def read(place: Place) -> bytes:

@@ -11,9 +11,9 @@ import pytest
 
 from servegrid.domain.tolerances import Tolerances
 from servegrid.domain.values import Protocol, SharedMemory
-from servegrid.loadgen.generators import GENERATORS
 from servegrid.loadgen.base import Measurement, Point, Target
 from servegrid.loadgen.client import checking
+from servegrid.loadgen.generators import GENERATORS
 from servegrid.loadgen.reference import Reference
 from servegrid.store.site import Site
 
