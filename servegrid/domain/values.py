@@ -12,7 +12,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, model_validator
 
-from servegrid.domain.names import Dimension, TensorName
+from servegrid.domain.names import CountOrZero, Dimension, TensorName
 from servegrid.domain.slo import Slo
 
 Format = Literal["ts-trace", "ts-script", "aoti", "onnx", "trt", "tf-savedmodel", "tf-trt"]
@@ -103,7 +103,7 @@ class BatchLimit(Value):
     """The largest batch of a server. In Triton 0 means no batching: a tensor's first axis is then an axis
     like any other, and each request is run alone."""
 
-    max_batch_size: int = Field(ge=0)
+    max_batch_size: CountOrZero
 
     @property
     def batches(self) -> bool:

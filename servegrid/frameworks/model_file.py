@@ -105,9 +105,7 @@ def resolve(inputs: list[Declared], shapes: Mapping[str, Axes], samples: Arrays 
     found = tuple(_resolve(t, shapes.get(t.name), samples[t.name] if samples else None) for t in inputs)
     if len({tensor.shape[0] for tensor in found}) > 1:
         shapes_found = ", ".join(f"{t.name!r} {list(t.shape)}" for t in found)
-        raise UnsupportedError(
-            f"the first axes of its inputs differ, so that no axis counts samples: {shapes_found}"
-        )
+        raise UnsupportedError(f"its inputs' first axes differ, so no axis counts samples: {shapes_found}")
     batch = _fixed(found)
     if batch and samples is not None and len(samples[names[0]]) % batch:
         raise UnsupportedError(

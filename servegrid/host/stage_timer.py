@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 _stages: ContextVar[dict[str, float]] = ContextVar("stages")
 
@@ -14,6 +14,12 @@ _stages: ContextVar[dict[str, float]] = ContextVar("stages")
 def now() -> str:
     """The time in UTC, ISO 8601 with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def date_of(moment: float) -> str:
+    """The time in UTC, as of `now`, of a moment of `time.perf_counter`."""
+    passed = timedelta(seconds=time.perf_counter() - moment)
+    return (datetime.now(UTC) - passed).isoformat(timespec="milliseconds")
 
 
 @contextmanager

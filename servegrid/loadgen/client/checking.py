@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
+from servegrid.host.stage_timer import date_of
 from servegrid.loadgen.base import Point, Target
 from servegrid.loadgen.client.answers import Answer, arrays
 from servegrid.loadgen.client.codec import CODECS
@@ -37,13 +36,12 @@ def wrong_answers(
     bounds that it does not hold. `requests` are those that are sent in turn."""
     assert target.reference is not None
     expected, codec = Expected(target.reference), CODECS[point.protocol]
-    to_time_of_day = time.time() - time.perf_counter()
     found: list[str] = []
     for process, answer in sorted(answers, key=lambda entry: entry[1].end):
         values = samples.unflattened(arrays(codec, requests[answer.turn], answer.data, answer.placed))
         if failures := expected.failures(answer.turn * point.batch, point.batch, values):
-            at = datetime.fromtimestamp(answer.end + to_time_of_day, UTC).isoformat(timespec="milliseconds")
-            found.append(f"request {answer.number} of client process {process}, {at}: {'; '.join(failures)}")
+            request = f"request {answer.number} of client process {process}, {date_of(answer.end)}"
+            found.append(f"{request}: {'; '.join(failures)}")
             if len(found) == NAMED:
                 break
     return tuple(found)

@@ -87,14 +87,11 @@ def test_plan_shows_whole_names_in_a_pipe_and_in_a_terminal(site: dict[str, str]
 def test_doctor_shows_whole_fixes(site: dict[str, str]) -> None:
     """A command to be copied stands in one line of a pipe; in a terminal no word of it is cut."""
     site["PREFECT_API_URL"] = "http://127.0.0.1:9/api"
-    rows = [line.split("\t") for line in piped("doctor", env=site).splitlines()]
-    assert {len(row) for row in rows} == {3}
-    remedy = next(row[2] for row in rows if row[0] == "Prefect")
-    assert "PREFECT_API_URL" in remedy
-    shown = in_a_terminal("doctor", env=site)
-    words = re.sub("[┃│]", " ", shown).split()
-    for what, _, remedy in rows[1:]:
-        assert not [word for word in f"{what} {remedy}".split() if word not in words]
+    fixes = [line for line in piped("doctor", env=site).splitlines() if line.startswith("to fix ")]
+    assert any("to fix Prefect:" in line and "PREFECT_API_URL" in line for line in fixes)
+    words = in_a_terminal("doctor", env=site).split()
+    for line in fixes:
+        assert not [word for word in line.split() if word not in words]
 
 
 @pytest.mark.parametrize("words", [("history",), ("compare", "c1", "c2"), ("report", "c2")], ids=" ".join)

@@ -10,15 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from servegrid.store.build import Job
+from servegrid.frameworks.steps import parse_fields
+from servegrid.store.job import Job
 
 STEPS = """
 import sys
 from pathlib import Path
 from servegrid.frameworks import framework_steps
-from servegrid.store.build import Job
+from servegrid.frameworks.steps import read_job
 for path in sys.argv[1:]:
-    job = Job.model_validate_json(Path(path).read_text())
+    job = read_job(Path(path))
     getattr(framework_steps, job.step)(job)
 """
 DATA = """
@@ -60,10 +61,11 @@ def jobs(tmp_path: Path) -> Callable[[str], list[Path]]:
         np.savez(samples / "samples.npz", allow_pickle=False, **{"x/x": x})
         tensor = {"dtype": "float32", "shape": (-1, 3)}
         interface = {"inputs": [{"name": "x"} | tensor], "outputs": [{"name": "y"} | tensor]}
-        fields: dict[str, Any] = {"framework": "torch", "parameters": {}, "interface": interface}
-        fields |= {"format": "ts-trace", "batch_size": 2}
+        shared: dict[str, Any] = {"framework": "torch", "parameters": {}, "interface": interface}
+        own = {"export": {"format": "ts-trace", "opset": None}, "reference": {"batch_size": 2}}
         paths = []
-        for step in ("export", "reference"):
+        for step, more in own.items():
+            fields = parse_fields(step, shared | more)
             (tmp_path / step).mkdir()
             inputs = {"samples": samples}
             job = Job(step=step, fields=fields, inputs=inputs, plugin=plugin, output=tmp_path / step)

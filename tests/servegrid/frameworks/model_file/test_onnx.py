@@ -110,7 +110,7 @@ ONNX: dict[str, tuple[Any, dict[str, Any], str]] = {
     "opset": (graph(opset=99), {}, "ONNX Runtime .* cannot run it: .*pset"),
     "input-above": (graph(x="../x"), {}, "name: .*'../x'"),
     "output-above": (graph(y="a/../y"), {}, "name: .*'a/../y'"),
-    "output-of-two-lines": (graph(y="a\nb"), {}, "name: .*cannot be printed"),
+    "output-of-two-lines": (graph(y="a\nb"), {}, "name: .*unprintable"),
     "operator": (graph(node="NoSuchOperator"), {}, "ONNX Runtime .* cannot run it: .*NoSuchOperator"),
     "external-missing": (with_weights("w.bin"), {}, "its external data: .*w.bin"),
     "external-outside": (with_weights("../w.bin"), {}, r"'../w.bin'; it must lie beside the file"),
