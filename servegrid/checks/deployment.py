@@ -1,4 +1,4 @@
-"""Checked answers of a deployment, asked for as its points are measured: every row of a batch is compared."""
+"""Checks a deployment's answers between its measured points: every row of a batch is compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layer 3 of correctness: an answer does not depend on how, beside what, or where it is computed."""
+"""Layer 3 of correctness: an answer does not depend on batch size, neighbours in the batch, or instance."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Ask = Callable[[Samples], Arrays]
 class Invariance(Value):
     """What each kind of change did to some samples' answers; empty where there was nothing to change.
 
-    `neighbour`: alone, and in full batches beside different samples at different places. `size`: alone, and
+    `neighbour`: alone, and in full batches with other samples, at different places. `size`: alone, and
     in batches of every size (above 16: powers of two, those preferred, and the largest), at most ROWS rows
     of each.
     `instance`: the same full batch from several clients at once, twice as many as instances: a batch fills
@@ -60,10 +60,13 @@ def prove(
     tolerances: Tolerances,
     timeout_s: float,
 ) -> Invariance:
-    """Ask the loaded model; raises StepError when the server refuses a request, does not answer one in
-    `timeout_s`, or is gone."""
-    alone, beside = neighbours(endpoint, samples, serving.max_batch_size, timeout_s)
-    found = Invariance(neighbour=match(outputs, beside, alone, tolerances))
+    """Compare the answers of the loaded model.
+
+    Raises:
+        StepError: the server refused a request, did not answer within `timeout_s`, or is gone.
+    """
+    alone, batched = neighbours(endpoint, samples, serving.max_batch_size, timeout_s)
+    found = Invariance(neighbour=match(outputs, batched, alone, tolerances))
     with connect(endpoint.grpc_url, endpoint.channel) as client:
 
         def ask(batch: Samples) -> Arrays:
@@ -80,7 +83,7 @@ def prove(
 
 
 def _sizes(ask: Ask, data: Samples, largest: int, preferred: tuple[int, ...] = ()) -> tuple[Arrays, Arrays]:
-    """The first samples in batches of growing size, and the same rows asked alone; of large batches some."""
+    """The first samples in batches of growing size, and the same rows alone; some rows of large batches."""
     sizes = [n for n in range(2, largest + 1) if n <= EVERY_SIZE_UP_TO or n & (n - 1) == 0]
     rows = {size: _compared(size) for size in sorted({*sizes, largest, *preferred} - {1})}
     alone = {

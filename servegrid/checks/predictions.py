@@ -52,10 +52,10 @@ def predict(
 
 
 def neighbours(endpoint: Endpoint, samples: Path, max_batch: int, timeout_s: float) -> tuple[Arrays, Arrays]:
-    """Some samples' outputs, asked alone; and the same in full batches, each of them twice, with other
-    neighbours and at other places. Both have the same rows in the same order."""
+    """Outputs of some samples alone, and of the same samples in two full batches each, with other neighbours
+    and at other places. Both have the same rows in the same order."""
     alone: list[Arrays] = []
-    beside: list[Arrays] = []
+    batched: list[Arrays] = []
     with connect(endpoint.grpc_url, endpoint.channel) as client:
         data = Samples.read(samples, server_config(client, endpoint.model))
         most = data.fixed or max_batch
@@ -66,8 +66,8 @@ def neighbours(endpoint: Endpoint, samples: Path, max_batch: int, timeout_s: flo
                 place = (index - start) % len(data)
                 full = infer(client, endpoint, data.batch(start, most), timeout_s)
                 alone.append(answer)
-                beside.append({name: array[place : place + 1] for name, array in full.items()})
-    return joined(alone), joined(beside)
+                batched.append({name: array[place : place + 1] for name, array in full.items()})
+    return joined(alone), joined(batched)
 
 
 def executed(endpoint: Endpoint) -> Counter[int]:

@@ -105,7 +105,7 @@ def _check_places(tensors: list[Any]) -> None:
         place = next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
         if Path(place).name != place:
             raise UnsupportedError(
-                f"its external data: weight {tensor.name!r} is in {place!r}; it must lie beside the file"
+                f"its external data: weight {tensor.name!r} is in {place!r}; it must be in the file's folder"
             )
 
 

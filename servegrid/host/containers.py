@@ -166,7 +166,7 @@ def _docker(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def owner(process: int | None = None) -> str:
-    """A process, told apart from any other that has or will have its number: its namespace, number, start."""
+    """A process, by namespace, number and start time: numbers are used again."""
     number = process or os.getpid()
     start = proc.stat(number)[19]
     return f"{_namespace()}/{number}/{start}"

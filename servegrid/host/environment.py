@@ -83,7 +83,7 @@ def _installed(distribution: str) -> str | None:
 
 @functools.cache
 def _version_on(path: tuple[str, ...], distribution: str) -> str | None:
-    """It is asked for with every cell of a plan, and reads files: once for each `path`, which is sys.path."""
+    """The version on this `sys.path`; cached, because every cell of a plan needs it and it reads files."""
     try:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
@@ -160,8 +160,8 @@ def card_uuid() -> str | None:
 
 
 def pin_card() -> None:
-    """Have all that this process starts see the one card that it uses: Triton puts as many instances as are
-    asked for on each card that it sees."""
+    """Let child processes see only the card that this one uses: Triton puts the configured number of
+    instances on each visible card."""
     uuid = card_uuid()
     if uuid:
         os.environ["CUDA_VISIBLE_DEVICES"] = uuid

@@ -30,7 +30,7 @@ THERMAL = frozenset({"hw_slowdown", "sw_thermal", "hw_thermal", "power_brake"})
 
 class CardFacts(Value):
     """The card over a point: least and most SM clock in MHz, highest temperature in C, average power in W,
-    what slowed it down, and how many processes of others were on it (null: they cannot be told from ours)."""
+    what slowed it down, and how many processes of others were on it (null: unknown which are ours)."""
 
     sm_clock_min_mhz: int
     sm_clock_max_mhz: int

@@ -108,9 +108,9 @@ class Target(Value):
 
 
 def timeout_s(point: Point, target: Target) -> float:
-    """After how many seconds a generator must be hanging: twice all windows, were each inference as slow as
-    the first request was, and each request alone; 5 minutes at least, beside the time that the requests of
-    all windows take to be due at a request rate."""
+    """The time limit of a generator, in seconds: twice the length of all windows with one request at a time
+    and every inference as slow as the first, at least 5 minutes; at a request rate, plus the time in which
+    all requests become due."""
     slowest_s = target.endpoint.first_request_ms / 1e3 * point.batch
     due_s = MAX_WINDOWS * point.request_count / point.request_rate if point.request_rate else 0.0
     return due_s + max(300.0, 2 * MAX_WINDOWS * max(point.window_s, point.request_count * slowest_s))

@@ -28,8 +28,8 @@ class Interval(Value):
 
     @property
     def floor(self) -> float:
-        """The noise floor: half of the interval's width, as a relative change. A smaller change than this
-        cannot be told from none."""
+        """The noise floor: half of the interval's width, as a relative change. Smaller changes are
+        not detectable."""
         if self.low <= -1 or math.isinf(self.high):
             return math.inf  # figures that agree on nothing
         return math.expm1((math.log1p(self.high) - math.log1p(self.low)) / 2)

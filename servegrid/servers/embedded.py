@@ -137,8 +137,8 @@ def _environment(site: Site) -> dict[str, str]:
     """The stub must find this interpreter's prefix (PATH) and its own libpython (LD_LIBRARY_PATH).
 
     With only the first it loads the system's libpython over another release's standard library. The library
-    is in a folder of its own: beside it the system keeps others, and a framework would take its cuDNN or its
-    BLAS from there. What LD_LIBRARY_PATH says already stays: in containers it names the driver's folder.
+    is in a folder of its own: the system's folder has others, too, and a framework would take its cuDNN or
+    its BLAS from there. What LD_LIBRARY_PATH says already stays: in containers it names the driver's folder.
     """
     given = os.environ.get("LD_LIBRARY_PATH", "")
     # Named by its place: hosts that share this home may have theirs elsewhere.
@@ -166,8 +166,8 @@ def _backend_folder(site: Site) -> Path:
 
 
 def _link(folder: Path, target: Path) -> None:
-    """Have `folder` hold a link to `target`: one that is right is not touched, another is replaced at once,
-    for servers of this home start beside one another."""
+    """Make a link to `target` in `folder`. A right link is not touched and a wrong one is replaced in one
+    step, because servers of this home start at the same time."""
     folder.mkdir(parents=True, exist_ok=True)
     link = folder / target.name
     if not link.is_symlink() or link.readlink() != target:

@@ -23,7 +23,7 @@ class Samples:
     """Samples of a model in the data types that its server wants, batch axis first.
 
     fixed: the only batch that a server which does no batching takes;
-    flat_outputs: those to which the server adds an axis of 1 beside the batch;
+    flat_outputs: those to which the server adds an axis of 1 after the batch axis;
     output_dtypes: what the server's config says of its outputs.
     """
 

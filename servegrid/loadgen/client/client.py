@@ -16,7 +16,7 @@ VERSION = "2"
 
 
 class MeasurementJob(Value):
-    """What the process is told, as a JSON file."""
+    """The job of the client's process, a JSON file."""
 
     point: Point
     target: Target

@@ -1,4 +1,4 @@
-"""How a request reaches the server: raw gRPC, or HTTP; both without any work beside the protocol's own.
+"""How a request reaches the server: raw gRPC, or HTTP; both do only the work of the protocol.
 
 `serialise` and `parse` are apart from `call`, so that the client's own part of a latency can be timed.
 """

@@ -152,7 +152,7 @@ class Worker:
 
 @contextmanager
 def pacing(times: Iterator[float], begin: float, announce: Callable[[float], None]) -> Iterator[None]:
-    """Have the event loop told of each time when it comes, by a thread: its own timers are 1 ms coarse."""
+    """A thread calls `announce` in the event loop at each of the times; the loop's timers have 1 ms only."""
     loop, halt = asyncio.get_running_loop(), threading.Event()
 
     def pace() -> None:
@@ -196,11 +196,11 @@ async def _load(connection: Connection, order: MeasurementJob, assignment: Assig
     async with connect(order.point.protocol, order.target.endpoint) as transport:
         worker = Worker(order.point, assignment, transport)
 
-        def told() -> None:  # the parent wants an end, or is gone
+        def stop() -> None:  # the parent sent something, or is gone
             loop.remove_reader(connection.fileno())
             worker.stop.set()
 
-        loop.add_reader(connection.fileno(), told)
+        loop.add_reader(connection.fileno(), stop)
         reporting = loop.create_task(_report_regularly(connection, worker))
         try:
             await worker.run()
