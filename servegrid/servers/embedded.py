@@ -30,7 +30,7 @@ TRITON_RELEASE = "24.10"  # its server says 2.51.0
 BACKENDS: tuple[str, ...] = ("python",)
 PROTOCOLS = ("http", "grpc")
 READY_S = 30.0
-NOT_PLAIN = re.compile(r"[^\w@%+=:,./-]")
+NOT_PLAIN = re.compile(r"[^\w@%+=,./-]")
 
 
 def capabilities(choice: ServerChoice) -> ServerCapabilities:
@@ -96,9 +96,10 @@ def serve(
 @contextmanager
 def _serve(site: Site, repository: Path, log_path: Path) -> Iterator[Running]:
     start = Start.fresh()
-    env = {**process_environment.of_site(site.home), **_environment(site)}
     with ExitStack() as stack:
-        models, backends = stack.enter_context(_for_a_shell(repository, _backend_folder(site)))
+        folders = _for_a_shell(repository, _backend_folder(site), _library_folder(site))
+        models, backends, library = stack.enter_context(folders)
+        env = {**process_environment.of_site(site.home), **_environment(library)}
         args = [
             str(_binary(site)),
             *start.options(models),
@@ -114,8 +115,9 @@ def _serve(site: Site, repository: Path, log_path: Path) -> Iterator[Running]:
 
 @contextmanager
 def _for_a_shell(*folders: Path) -> Iterator[list[Path]]:
-    """The folders, by links with plain names where theirs have a space or another character of a shell:
-    Triton's Python backend starts each model by a shell command without quotes."""
+    """The folders, by links with plain names where theirs have a space or another special character: Triton's
+    Python backend starts each model by a shell command without quotes, and LD_LIBRARY_PATH is split at `:`
+    and `;`."""
     if not any(NOT_PLAIN.search(str(folder)) for folder in folders):
         yield list(folders)
         return
@@ -130,26 +132,34 @@ def _for_a_shell(*folders: Path) -> Iterator[list[Path]]:
 def start_line(site: Site) -> tuple[dict[str, str], list[str]]:
     """Environment, and the start of the command line, of a server that is not ours to stop."""
     places = [str(_binary(site)), f"--backend-directory={_backend_folder(site)}"]
-    return {**_environment(site), "PATH": f"{Path(sys.executable).parent}{os.pathsep}/usr/bin:/bin"}, places
+    return {
+        **_environment(_library_folder(site)),
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}/usr/bin:/bin",
+    }, places
 
 
-def _environment(site: Site) -> dict[str, str]:
-    """The stub must find this interpreter's prefix (PATH) and its own libpython (LD_LIBRARY_PATH).
+def _environment(library: Path) -> dict[str, str]:
+    """The stub must find this interpreter's prefix (PATH) and its own libpython, in the folder `library`.
 
-    With only the first it loads the system's libpython over another release's standard library. The library
-    is in a folder of its own: the system's folder has others, too, and a framework would take its cuDNN or
-    its BLAS from there. What LD_LIBRARY_PATH says already stays: in containers it names the driver's folder.
+    With only the first it loads the system's libpython over another release's standard library. What
+    LD_LIBRARY_PATH says already stays: in containers it names the driver's folder.
     """
     given = os.environ.get("LD_LIBRARY_PATH", "")
-    # Named by its place: hosts that share this home may have theirs elsewhere.
-    library = libpython.find(site.home)
-    folder = site.home.joinpath("libpython", *library.parent.parts[1:])
-    _link(folder, library)
     return {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-        "LD_LIBRARY_PATH": os.pathsep.join([str(folder), *filter(None, [given])]),
+        "LD_LIBRARY_PATH": os.pathsep.join([str(library), *filter(None, [given])]),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
+
+
+def _library_folder(site: Site) -> Path:
+    """A folder with libpython alone: the system's folder has other libraries, too, and a framework would take
+    its cuDNN or its BLAS from there."""
+    library = libpython.find(site.home)
+    # Named by its place: hosts that share this home may have theirs elsewhere.
+    folder = site.home.joinpath("libpython", *library.parent.parts[1:])
+    _link(folder, library)
+    return folder
 
 
 def _backend_folder(site: Site) -> Path:

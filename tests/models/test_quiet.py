@@ -13,6 +13,7 @@ from servegrid.formats import FORMATS
 from servegrid.store.build import run_step
 from tasks import convert, export, reference
 
+pytestmark = pytest.mark.check
 NOISE = ("warning", "deprecated", "loss_type", "onednn", "absl")
 
 EXPORTS = [

@@ -220,7 +220,7 @@ def test_a_model_that_raises_as_it_loads_is_reported_with_its_words(
         load(server.client, "raises", as_json(config), timeout_s=30.0, log=server.running.log)
 
 
-@pytest.mark.parametrize("name", ["a b", "Prüf 模", "it's $HOME; (x)"])
+@pytest.mark.parametrize("name", ["a b", "Prüf 模", "it's $HOME; (x):y"])
 @pytest.mark.fault("Paths and locales", "a model is loaded and answers", what="the server's folders are in")
 def test_model_is_served_from_a_folder_of_any_name(
     name: str,

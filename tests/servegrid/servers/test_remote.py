@@ -173,6 +173,7 @@ def test_a_cell_is_sent_measured_and_taken_away_again(
     assert WORD not in written
 
 
+@pytest.mark.check
 @pytest.mark.parametrize("generator", GENERATORS)
 def test_a_server_is_reached_and_measured_by_ipv6(
     generator: str,
