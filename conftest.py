@@ -26,7 +26,6 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 PAGE = Path(__file__).parent / "docs" / "make_reliability.py"
-SHM = Path("/dev/shm")
 RUN = "SERVEGRID_TEST"
 """Names, in the environment of every process that a test of a fault starts, that test."""
 CACHES = ("torchinductor_",)
@@ -63,6 +62,7 @@ def fault_of(item: pytest.Item) -> Fault | None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--reliability", type=Path, metavar="FILE", help="write the table of faults there")
+    parser.addini("shm", "the folder whose files are shared memory", default="/dev/shm")
     parser.addini(
         "leave_s", "seconds in which the processes and memory of a test of a fault must be gone", default="5"
     )
@@ -112,21 +112,24 @@ def _nothing_left(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         return
     item, temporary, run = request.node, tmp_path_factory.mktemp("tmp"), uuid.uuid4().hex
     item.user_properties += [(name, getattr(fault, name)) for name in Fault._fields]
-    shared = set(SHM.iterdir())
+    memory = Path(request.config.getini("shm"))
+    shared = set(memory.iterdir())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(RUN, run)
         patch.setenv("TMPDIR", str(temporary))
         patch.setattr(tempfile, "tempdir", str(temporary))
         yield
     deadline = time.monotonic() + float(request.config.getini("leave_s"))
-    while time.monotonic() < deadline and (_processes(run) or _unused(shared)):
+    while any((left := _left(run, memory, shared, temporary)).values()) and time.monotonic() < deadline:
         time.sleep(0.05)
-    left = {
-        "orphans": _processes(run),
-        "leaks": [*_unused(shared), *(p for p in temporary.iterdir() if not p.name.startswith(CACHES))],
-    }
     item.user_properties += [(name, str(len(found))) for name, found in left.items()]
     assert not any(left.values()), left
+
+
+def _left(run: str, memory: Path, shared: set[Path], temporary: Path) -> dict[str, list[object]]:
+    """What a test has left behind so far: processes, and new shared memory and temporary files."""
+    files = [path for path in temporary.iterdir() if not path.name.startswith(CACHES)]
+    return {"orphans": [*_processes(run)], "leaks": [*_unused(memory, shared), *files]}
 
 
 class Disk:
@@ -228,20 +231,21 @@ def _processes(run: str) -> list[str]:
     return found
 
 
-def _unused(before: set[Path]) -> list[Path]:
+def _unused(memory: Path, before: set[Path]) -> list[Path]:
     """New shared memory of ours, or of a server of ours, that no process has mapped. That of another user is
     none: who has mapped it, we may not see."""
-    new = [path for path in set(SHM.iterdir()) - before if path.name.startswith("servegrid")]
+    new = [path for path in set(memory.iterdir()) - before if path.name.startswith("servegrid")]
     new = [path for path in new if os.access(path, os.W_OK)]
     if not new:
         return []
     mapped = set()
     for maps in Path("/proc").glob("[0-9]*/maps"):
         try:
-            mapped |= set(re.findall(r"/dev/shm/\S+", maps.read_text()))
+            mapped |= set(re.findall(rf"{memory}/\S+", maps.read_text()))
         except OSError:
             continue
-    return [path for path in new if str(path) not in mapped]
+    # A program that has ended meanwhile removed its memory; it is no longer mapped and was not left behind.
+    return [path for path in new if str(path) not in mapped and path.exists()]
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -291,10 +295,10 @@ class ByFolder(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
     each folder to one, so that what its tests share is made once."""
 
     def _split_scope(self, nodeid: str) -> str:
-        _, folder, *file = nodeid.split("::")[0].split("/")
-        if file and file[0] == "workers":
+        folders = nodeid.split("::")[0].split("/")[1:-1]
+        if "workers" in folders:
             return "campaigns"
-        return "measuring" if folder in ("e2e", "loadgen", "comparing") else folder
+        return "measuring" if {"e2e", "loadgen"} & set(folders) else "/".join(folders[:2])
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -69,8 +69,8 @@ def regions(prefix: str) -> set[str]:
     [
         (["--model", "tiny_mpl"], "unknown model"),
         (["--model", "tiny_mpl"], "did you mean 'tiny_mlp'?"),
-        (["--format", "onxx"], "unknown format 'onxx': did you mean 'onnx'?"),
-        (["--precision", "fp23"], "unknown precision 'fp23': did you mean 'fp32'?"),
+        (["--format", "onxx"], "(found 'onxx'): did you mean 'onnx'?"),
+        (["--precision", "fp23"], "(found 'fp23'): did you mean 'fp32' or 'fp16'?"),
         (["--profile", "cpv"], "did you mean 'cpu'?"),
         (["--variant", "tyni"], "did you mean 'tiny'?"),
         (["--generator", "wrk"], "generator: Input should be 'auto', 'perf_analyzer' or 'client'"),
@@ -206,7 +206,7 @@ def test_ctrl_c_keeps_finished_rows_and_leaves_nothing_behind(command: Any, wait
     with leases.holding(command.campaign / "leader.lock", "1", wait_s=0):  # as if it ran elsewhere
         code, output = command.run("sweep", "--resume", name)
     assert code == 2, output
-    assert f"campaign {name}: it is running already, attempt 1" in output
+    assert f"campaign {name} is running already, attempt 1" in output
     assert "est online throughput:" not in output
     code, output = command.run("sweep", "--resume", name)
     assert code == 0, output

@@ -8,10 +8,11 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -150,16 +151,28 @@ def test_lock_is_free_after_a_block_that_raised(folder: Path, processes: list[su
 
 
 def test_waiting_for_the_device_is_logged(
-    folder: Path, processes: list[subprocess.Popen[str]], caplog: pytest.LogCaptureFixture
+    folder: Path,
+    processes: list[subprocess.Popen[str]],
+    caplog: pytest.LogCaptureFixture,
+    wait_for: Callable[..., Any],
 ) -> None:
     caplog.set_level("INFO", "servegrid")
     with device_lock("card", exclusive=True):
         assert not caplog.messages
     processes.append(start(folder, "card", "exclusive"))
     assert held(processes[0])
-    threading.Timer(0.3, processes[0].kill).start()
+
+    def end_the_holder() -> None:
+        try:
+            wait_for(lambda: caplog.messages, 20)
+        finally:
+            processes[0].kill()
+
+    other = threading.Thread(target=end_the_holder)
+    other.start()
     with device_lock("card", exclusive=False):
         assert caplog.messages == ["waiting for card: another campaign builds or measures there"]
+    other.join()
 
 
 @pytest.mark.check
