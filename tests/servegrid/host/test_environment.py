@@ -35,10 +35,11 @@ from servegrid.host.environment import (
 from servegrid.store.site import default_site
 
 HOLDER = """
-import os, sys, tempfile
+import os, pathlib, sys
+from servegrid.host import environment
 from servegrid.host.environment import card_uuid, device_lock
 card_uuid()  # another user may not be able to read the interpreter's modules
-tempfile.tempdir = sys.argv[1]
+environment.LOCKS = pathlib.Path(sys.argv[1])
 os.setuid(int(sys.argv[4]))
 print("asking", flush=True)
 with device_lock(sys.argv[2], exclusive=sys.argv[3] == "exclusive"):
@@ -49,11 +50,12 @@ with device_lock(sys.argv[2], exclusive=sys.argv[3] == "exclusive"):
 
 @pytest.fixture
 def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder for temporary files that every user may enter, as /tmp is."""
+    """The folder of the locks, in one that every user may enter, as /tmp is."""
     with tempfile.TemporaryDirectory() as name:
         Path(name).chmod(0o1777)
-        monkeypatch.setattr(tempfile, "tempdir", name)
-        yield Path(name)
+        locks = Path(name) / "locks"
+        monkeypatch.setattr(environment, "LOCKS", locks)
+        yield locks
 
 
 @pytest.fixture
