@@ -2,7 +2,7 @@
 # Both commands of the README, as a new user runs them, and what must hold after them. BUSY=1 keeps one core busy.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-log=$PWD/../second-sweep.log
+log=$(dirname "$PWD")/second-sweep.log
 touch ../started
 if [ -n "${BUSY:-}" ]; then
     sh -c 'while :; do :; done' &

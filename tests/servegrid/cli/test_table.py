@@ -41,7 +41,7 @@ def site(tmp_path: Path) -> dict[str, str]:
         writer.append("measurement", POINT | windows | {"campaign": name, "throughput": throughput})
     folders = {f"SERVEGRID_{name}": str(tmp_path / name.lower()) for name in ("HOME", "RESULTS", "SOURCES")}
     plain = {name: text for name, text in os.environ.items() if not name.startswith("PREFECT_")}
-    return plain | folders | {"TERM": "xterm", "COLUMNS": "80"}
+    return plain | folders | {"PREFECT_HOME": str(tmp_path / "prefect"), "TERM": "xterm", "COLUMNS": "80"}
 
 
 def piped(*words: str, env: dict[str, str]) -> str:
