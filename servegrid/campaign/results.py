@@ -92,7 +92,7 @@ CELLS: dict[str, pl.DataType] = {
 MEASUREMENTS: dict[str, pl.DataType] = {
     **COMMON,
     **SERVING,
-    **dict.fromkeys(("scenario", "shared_memory"), pl.String()),
+    **dict.fromkeys(("scenario", "shared_memory", "input_data"), pl.String()),
     "warm_up": pl.Boolean(),
     **dict.fromkeys(("batch", "concurrency", "minimum_request_count", "request_count"), pl.Int64()),
     **dict.fromkeys(MEASURED, pl.Float64()),

@@ -30,6 +30,7 @@ from servegrid.domain.values import (
     ExportFormat,
     Format,
     Framework,
+    InputData,
     Interface,
     Precision,
     Protocol,
@@ -97,9 +98,12 @@ class ServingDefaults(BatchLimit):
 
 
 class LoadDefaults(Value):
-    """Load settings of both scenarios."""
+    """Load settings of both scenarios. `published_input_data`: what the published table was measured on,
+    for a sweep of the published points (`--fixed-points`)."""
 
     shared_memory: SharedMemory = "system"
+    input_data: InputData = "samples"
+    published_input_data: InputData | None = None
     request_count: Count = 50
     window_s: Seconds = 1.0
     warm_up: bool = True

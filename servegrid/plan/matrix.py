@@ -225,4 +225,4 @@ def _online(variant: Variant, selection: Selection) -> LoadPlan:
 
 def _shared(defaults: LoadDefaults) -> dict[str, Any]:
     """The settings of both scenarios."""
-    return defaults.model_dump(include=set(LoadDefaults.model_fields))
+    return defaults.model_dump(include=set(LoadDefaults.model_fields) - {"published_input_data"})
