@@ -51,8 +51,7 @@ class Source(Value):
 
 
 class FormatSpec(Value):
-    """A serving format of the model: its export, its precisions, and the accelerators of Triton's own backend
-    (`cuda` means `none`)."""
+    """A serving format: export, precisions, accelerators of Triton's own backend (`cuda` means `none`)."""
 
     export: ExportFormat
     precisions: Annotated[tuple[Precision, ...], Unique]
@@ -98,8 +97,7 @@ class ServingDefaults(BatchLimit):
 
 
 class LoadDefaults(Value):
-    """Load settings of both scenarios. `published_input_data`: what the published table was measured on,
-    for a sweep of the published points (`--fixed-points`)."""
+    """Load settings of both scenarios; `--fixed-points` sends the published table's input data."""
 
     shared_memory: SharedMemory = "system"
     input_data: InputData = "samples"
@@ -151,8 +149,7 @@ class Variant(Value):
 
 
 class FormatRules(NamedTuple):
-    """Rules that need all formats, which are a layer above: the context in which pydantic validates a
-    spec."""
+    """Rules that need all formats, a layer above: the context in which pydantic validates a spec."""
 
     wrong: Callable[[ModelSpec], str | None]
     """The error in a spec's formats, if there is one."""

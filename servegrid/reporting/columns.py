@@ -35,6 +35,7 @@ CELLS = _columns(
     ("reason", "reason"),
     ("metric", "metric"),
     ("served_metric", "served", 4),
+    ("converted_metric", "converted", 4),
     ("framework_metric", "framework", 4),
     ("metric_drop", "drop", 4),
     ("shuffled_metric", "shuffled baseline", 4),

@@ -48,9 +48,12 @@ variants:
     serving:
       {max_batch_size: 8, preferred_batch_sizes: [4], max_queue_delay_us: 1, instances: [1], protocol: grpc,
        cuda_graph: false, warm_up: false, load_timeout_s: 60}
-    offline: {shared_memory: system, request_count: 50, window_s: 1.0, warm_up: true, batch_sizes: [1]}
+    offline:
+      {shared_memory: system, input_data: samples, published_input_data: random, request_count: 50,
+       window_s: 1.0, warm_up: true, batch_sizes: [1]}
     online:
-      {shared_memory: system, request_count: 50, window_s: 1.0, warm_up: true, client_batch: 1,
+      {shared_memory: system, input_data: samples, published_input_data: random, request_count: 50,
+      window_s: 1.0, warm_up: true, client_batch: 1,
        concurrency: [2]}
     metric: {name: accuracy, better: higher, threshold: 0.9, drop: {fp32: 0.001}}
 """
