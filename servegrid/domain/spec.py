@@ -51,10 +51,11 @@ class Source(Value):
 
 
 class FormatSpec(Value):
-    """A serving format: export, precisions, accelerators of Triton's own backend (`cuda` means `none`)."""
+    """A serving format. `cuda` means `none`; `unsupported`: why the model cannot be made into it."""
 
     export: ExportFormat
     precisions: Annotated[tuple[Precision, ...], Unique]
+    unsupported: str | None = None
     accelerators: tuple[Accelerator, ...] = Field(("none",), min_length=1)
 
     @field_validator("accelerators", mode="before")
@@ -80,8 +81,7 @@ class Conversion(Value):
 
 
 class ServingDefaults(BatchLimit):
-    """The settings of a variant's servings; a `max_batch_size` of 0 is for inputs whose first axis is a
-    number.
+    """The settings of a variant's servings. `max_batch_size` 0: the first axis of the inputs is a number.
 
     `warm_up`: the server runs each measured batch size as it loads the model, on zeros, which the model
     must be able to answer. The load takes longer, and the first request less.

@@ -25,7 +25,7 @@ from tasks.reference import converted_request
 
 pytestmark = pytest.mark.check
 
-CELLS = [("bert_large_qa", "ts-trace"), ("wide_and_deep", "tf-savedmodel")]
+CELLS = [("fastpitch", "ts-trace"), ("wide_and_deep", "tf-savedmodel")]
 
 
 @pytest.fixture(scope="module", params=CELLS, ids=[name for name, _ in CELLS])
