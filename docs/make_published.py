@@ -51,7 +51,9 @@ def table(text: str) -> tuple[str, pl.DataFrame]:
         "triton_release": release(text),
     }
     stated = {EXAMPLE + name: value for name, value in examples(text).items()}
-    found = [head | ours(s) | row | stated for s in parse(text) for row in rows(s)]
+    found = [
+        head | ours(s) | transport(text, s.scenario) | row | stated for s in parse(text) for row in rows(s)
+    ]
     return model, pl.DataFrame(found, schema=dict.fromkeys(merged([list(row) for row in found]), pl.String))
 
 
@@ -62,6 +64,22 @@ def rows(section: Section) -> Iterator[dict[str, str]]:
     for row in section.rows:
         columns = {COLUMN + name: value for name, value in zip(section.columns, row, strict=True)}
         yield head | parameters | columns
+
+
+def transport(text: str, scenario: str) -> dict[str, str | None]:
+    """How the tensors of a scenario came to the server: protocol, shared memory and input data, as far as the
+    scenario's introduction and the command that measured it say so."""
+    # nnU-Net's toolkit takes CUDA's shared memory for its flag.
+    introduction = re.search(rf"^[# ]*{scenario} scenario$(.*?)^[# ]*{scenario}:", text, re.M | re.S)
+    command = re.search(rf"run_{scenario.lower()}_performance_test_on_triton.py(.*?)\n\n", text, re.S)
+    said, flags = introduction[1] if introduction else "", command[1] if command else ""
+    memory, http = re.search(r"shared-memory=(\w+)", said), "through HTTP" in said
+    stated = memory[1] if memory else "none" if http else "cuda" if "--shared-memory" in flags else None
+    return {
+        "protocol": "http" if http else None,
+        "shared_memory": stated,
+        "input_data": "random" if "--input-data random" in text else "samples",
+    }
 
 
 def examples(text: str) -> dict[str, str]:

@@ -26,7 +26,7 @@ from servegrid.store.store import BuildRequest
 from servegrid.store.why import UNKNOWN
 from tasks import baseline, ceilings, convert, export, prepare, profile_data, reference
 from tasks.caching import BuildTask, Make, ensure
-from tasks.correctness import answers_of, correctness
+from tasks.correctness import Proofs, answers_of, correctness
 from tasks.performance import performance
 
 LIBRARIES = ("servegrid", "prefect", "tritonclient", "numpy")
@@ -39,6 +39,7 @@ class Built(Value):
     converted: ArtifactRef
     samples: ArtifactRef
     reference: ArtifactRef
+    converted_answers: ArtifactRef | None
     baseline: ArtifactRef | None
     ceilings: ArtifactRef | None
 
@@ -57,7 +58,7 @@ def qualify_cell(
         result.artifact, result.samples = built.converted, built.samples
         result.baseline = baseline.read(built.baseline, at) if built.baseline else {}
         result.roofline = roofline(built, at)
-        measure_cell(plugin, cell, built, choice, at, result)
+        measure_cell(plugin, cell, built, choice, at, result, keep_inputs=options.keep_inputs)
     assert result.outcome is not None
     failed = result.outcome.verdict in FAILING
     return Failed(message=result.outcome.line) if failed else Completed(message=result.outcome.line)
@@ -73,6 +74,10 @@ def build_cell(plugin: Plugin, cell: Cell, campaign: str, at: Workplace, make: M
     converted = convert_product(plugin, product, prepared, exported, at, make)
     samples = make(profile_data.profile_data, profile_data.request(plugin, cell, prepared), at)
     expected = make(reference.reference, reference.request(plugin, cell, prepared, samples), at)
+    answers = None
+    if reference.converted_model_runs(cell, at):
+        wanted = reference.converted_request(plugin, cell, converted, samples)
+        answers = make(reference.converted_answers, wanted, at)
     reached = make(ceilings.ceilings, ceilings.request(cell), at) if ceilings.measured() else None
     framework = None
     if baseline.measured(plugin, cell):
@@ -82,6 +87,7 @@ def build_cell(plugin: Plugin, cell: Cell, campaign: str, at: Workplace, make: M
         converted=converted,
         samples=samples,
         reference=expected,
+        converted_answers=answers,
         baseline=framework,
         ceilings=reached,
     )
@@ -109,7 +115,14 @@ def build_requests(plugin: Plugin, cell: Cell, site: Site) -> tuple[BuildRequest
 
 
 def measure_cell(
-    plugin: Plugin, cell: Cell, built: Built, choice: ServerChoice, at: Workplace, result: CellResult
+    plugin: Plugin,
+    cell: Cell,
+    built: Built,
+    choice: ServerChoice,
+    at: Workplace,
+    result: CellResult,
+    *,
+    keep_inputs: bool,
 ) -> None:
     """Serve the built model, prove it correct, measure it."""
     samples = built.samples
@@ -120,7 +133,13 @@ def measure_cell(
         # Accuracy is proven through the dynamic batcher, so the dynamic serving comes first.
         endpoint = served.load(cell.dynamic, (*cell.offline.batch_sizes, cell.dynamic.max_batch_size))
         result.endpoint = endpoint
-        result.correctness = correctness(plugin, cell, endpoint, built.prepared, samples, built.reference, at)
+        proofs = Proofs(
+            prepared=built.prepared,
+            samples=samples,
+            reference=built.reference,
+            converted_answers=built.converted_answers,
+        )
+        result.correctness = correctness(plugin, cell, endpoint, proofs, at, keep_inputs=keep_inputs)
         if result.correctness.failures:
             return  # how fast wrong answers are given is of no use
         expected = answers_of(plugin, cell, built.reference, at)

@@ -3,6 +3,7 @@
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +31,8 @@ class Size:
 class Attention(nn.Module):  # type: ignore[misc]
     """Self-attention with one head, a residual connection, then normalisation."""
 
+    masked: Final[float] = MASKED  # TorchScript reads constants of the module only
+
     def __init__(self, size: Size) -> None:
         super().__init__()
         self.scale = size.head**-0.5
@@ -41,7 +44,7 @@ class Attention(nn.Module):  # type: ignore[misc]
         """x [b, n, hidden], mask [b, n, 1] (True: no padding) -> [b, n, hidden]."""
         query, key, value = self.inside(x).chunk(3, dim=-1)
         scores = (query * self.scale) @ key.transpose(1, 2)
-        weights = scores.masked_fill(~mask.transpose(1, 2), MASKED).softmax(dim=-1)
+        weights = scores.masked_fill(~mask.transpose(1, 2), self.masked).softmax(dim=-1)
         return self.norm(x + self.outside(weights @ value))
 
 
@@ -88,7 +91,7 @@ class Predictor(nn.Module):  # type: ignore[misc]
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """x [b, n, hidden], zero in padding -> [b, n], zero in padding."""
-        for convolution, norm in zip(self.convolutions, self.norms, strict=True):
+        for convolution, norm in zip(self.convolutions, self.norms):  # noqa: B905  # TorchScript has no `strict`
             x = norm(convolution(x.transpose(1, 2)).relu().transpose(1, 2)) * mask
         return (self.last(x) * mask).squeeze(-1)
 
@@ -104,6 +107,9 @@ def sinusoids(length: int, width: int) -> Tensor:
 
 class FastPitch(nn.Module):  # type: ignore[misc]
     """The network for texts of `seq` tokens."""
+
+    max_duration: Final[float] = MAX_DURATION
+    multiple: Final[int] = FRAMES
 
     def __init__(self, size: Size, seq: int) -> None:
         super().__init__()
@@ -126,9 +132,9 @@ class FastPitch(nn.Module):  # type: ignore[misc]
         deviations of the training data. The mel has a multiple of FRAMES; those behind a line's own are zero.
         """
         encoded, mask = self.encode(tokens)
-        durations = (self.duration(encoded, mask).exp() - 1).clamp(0, MAX_DURATION) * mask.squeeze(-1)
+        durations = (self.duration(encoded, mask).exp() - 1).clamp(0, self.max_duration) * mask.squeeze(-1)
         pitch = self.pitch(encoded, mask)
-        mel, frames = self.speak(encoded, pitch, durations.round().long(), FRAMES)
+        mel, frames = self.speak(encoded, pitch, durations.round().long(), self.multiple)
         return mel.transpose(1, 2), frames, durations, pitch
 
     def encode(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
@@ -152,7 +158,9 @@ class FastPitch(nn.Module):  # type: ignore[misc]
         total = ends[:, -1:]
         most = (total.max().clamp(min=1) + (multiple - 1)) // multiple * multiple
         most = most.clamp(max=self.most_frames)  # it is not more; TensorRT needs a bound
-        frame = torch.arange(most, device=total.device).unsqueeze(0)
+        # A script wants a number here; in a trace a number would be a constant.
+        last = int(most.item()) if torch.jit.is_scripting() else most
+        frame = torch.arange(last, device=total.device).unsqueeze(0)
         mask = (frame < total).unsqueeze(-1)
         # The token of a frame is the first that ends behind it: as many end at or before it. The last token
         # is not counted, so a frame behind the end has it. (A trace would hold a clamp to it on the CPU.)

@@ -207,6 +207,7 @@ def _correctness_columns(found: Correctness) -> Row:
             "metric": found.scores.metric,
             "metrics": to_json(found.scores.all),
             "framework_metric": found.scores.framework,
+            "converted_metric": found.scores.converted,
             "served_metric": found.scores.served,
             "shuffled_metric": found.scores.shuffled,
             "metric_drop": found.scores.drop,

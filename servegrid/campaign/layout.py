@@ -85,6 +85,11 @@ class CampaignLayout(Value):
         return self.folder / f"{scenario}.csv"
 
     @property
+    def accuracy(self) -> Path:
+        """Every metric of every cell."""
+        return self.folder / "accuracy.csv"
+
+    @property
     def published(self) -> Path:
         """The points as sections in the form of the published documents."""
         return self.folder / "published.md"

@@ -79,10 +79,10 @@ CELLS: dict[str, pl.DataType] = {
     **dict.fromkeys(("server", "server_version", "backend"), pl.String()),
     **dict.fromkeys(("verdict", "reason", "log", "command", "metric", "metrics"), pl.String()),
     **dict.fromkeys(
-        ("framework_metric", "served_metric", "shuffled_metric", "metric_drop", "largest_difference"),
-        pl.Float64(),
+        tuple(f"{name}_metric" for name in ("framework", "converted", "served", "shuffled")), pl.Float64()
     ),
-    **dict.fromkeys(("least_cosine", "not_finite", "invariance"), pl.Float64()),
+    **dict.fromkeys(("metric_drop", "largest_difference", "least_cosine", "not_finite"), pl.Float64()),
+    "invariance": pl.Float64(),
     **dict.fromkeys(("artifact_bytes", "server_peak_bytes", "largest_batch"), pl.Int64()),
     "load_clients": pl.Int64(),
     "load_batches": pl.String(),
@@ -92,7 +92,7 @@ CELLS: dict[str, pl.DataType] = {
 MEASUREMENTS: dict[str, pl.DataType] = {
     **COMMON,
     **SERVING,
-    **dict.fromkeys(("scenario", "shared_memory"), pl.String()),
+    **dict.fromkeys(("scenario", "shared_memory", "input_data"), pl.String()),
     "warm_up": pl.Boolean(),
     **dict.fromkeys(("batch", "concurrency", "minimum_request_count", "request_count"), pl.Int64()),
     **dict.fromkeys(MEASURED, pl.Float64()),

@@ -35,7 +35,8 @@ def serving_columns(serving: Serving) -> Row:
 
 def plan_columns(plan: LoadPlan) -> Row:
     """The columns of a point's load plan."""
-    kept = plan.model_dump(mode="json", include={"scenario", "shared_memory", "warm_up", "slo"})
+    names = {"scenario", "shared_memory", "input_data", "warm_up", "slo"}
+    kept = plan.model_dump(mode="json", include=names)
     return kept | {"minimum_request_count": plan.request_count, "minimum_window_s": plan.window_s}
 
 

@@ -9,12 +9,13 @@ from servegrid.domain.values import Precision, Value
 
 
 class Scores(Value):
-    """The task metric of the framework, of the served model, of a shuffled baseline (null: all samples have
-    one label); `all` the metrics of the served model. `drop` is by how much the served model is worse than
-    the framework."""
+    """The task metric of the framework, of the converted model without a server (null: not run here), of the
+    served model, of a shuffled baseline (null: all samples have one label); `all` the metrics of the served
+    model. `drop` is by how much the served model is worse than the framework."""
 
     metric: str
     framework: float
+    converted: float | None = None
     served: float
     shuffled: float | None
     drop: float
@@ -22,9 +23,11 @@ class Scores(Value):
 
 
 class Correctness(Value):
-    """What the layers found; `failures` is empty when the cell is correct. `clients` sent the samples at
-    once, and the server executed `batches`: how many of each size."""
+    """What the layers found; `failures` is empty when the cell is correct. `converted` are the tensors of
+    the converted model without a server, where it was run. `clients` sent the samples at once, and the server
+    executed `batches`: how many of each size."""
 
+    converted: tuple[TensorMatch, ...] = ()
     tensors: tuple[TensorMatch, ...]
     scores: Scores | None
     invariance: Invariance
@@ -47,7 +50,12 @@ def judge(
     found: Correctness, tolerances: Tolerances, metric: Metric | None, precision: Precision
 ) -> tuple[str, ...]:
     """Every bound that does not hold, with the layer's name and the figures."""
-    failures = [f"tensor {why}" for t in found.tensors for why in t.failures(tolerances.of(t.output))]
+    failures = [
+        f"the converted model, before it is served: tensor {why}"
+        for t in found.converted
+        for why in t.failures(tolerances.of(t.output))
+    ]
+    failures += [f"tensor {why}" for t in found.tensors for why in t.failures(tolerances.of(t.output))]
     failures += [
         f"tensor {t.output}: none of its values is finite" for t in found.tensors if t.not_finite == 1
     ]
@@ -58,13 +66,18 @@ def judge(
 
 def _judge_metric(scores: Scores, metric: Metric, allowed: float) -> list[str]:
     bound = f"at {'least' if metric.better == 'higher' else 'most'} {metric.threshold:g}"
+    values = {"framework": scores.framework, "served model": scores.served}
+    if scores.converted is not None:
+        values["converted model, before it is served"] = scores.converted
     failures = [
         f"{metric.name} of the {name}: {value:.4f}, {bound} wanted"
-        for name, value in (("framework", scores.framework), ("served model", scores.served))
+        for name, value in values.items()
         if not metric.reached(value)
     ]
-    if not scores.drop <= allowed:
-        failures.append(f"{metric.name} drop: {scores.drop:.4f}, {allowed:g} allowed")
+    for name, value in values.items():
+        drop = metric.lost(scores.framework, value)
+        if not drop <= allowed:
+            failures.append(f"{metric.name} drop of the {name}: {drop:.4f}, {allowed:g} allowed")
     if scores.shuffled is not None and metric.reached(scores.shuffled):
         failures.append(
             f"{metric.name} of a baseline of shuffled answers: {scores.shuffled:.4f}; a threshold of "

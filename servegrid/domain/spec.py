@@ -30,6 +30,7 @@ from servegrid.domain.values import (
     ExportFormat,
     Format,
     Framework,
+    InputData,
     Interface,
     Precision,
     Protocol,
@@ -50,11 +51,11 @@ class Source(Value):
 
 
 class FormatSpec(Value):
-    """A serving format of the model: its export, its precisions, and the accelerators of Triton's own backend
-    (`cuda` means `none`)."""
+    """A serving format. `cuda` means `none`; `unsupported`: why the model cannot be made into it."""
 
     export: ExportFormat
     precisions: Annotated[tuple[Precision, ...], Unique]
+    unsupported: str | None = None
     accelerators: tuple[Accelerator, ...] = Field(("none",), min_length=1)
 
     @field_validator("accelerators", mode="before")
@@ -80,8 +81,7 @@ class Conversion(Value):
 
 
 class ServingDefaults(BatchLimit):
-    """The settings of a variant's servings; a `max_batch_size` of 0 is for inputs whose first axis is a
-    number.
+    """The settings of a variant's servings. `max_batch_size` 0: the first axis of the inputs is a number.
 
     `warm_up`: the server runs each measured batch size as it loads the model, on zeros, which the model
     must be able to answer. The load takes longer, and the first request less.
@@ -97,9 +97,11 @@ class ServingDefaults(BatchLimit):
 
 
 class LoadDefaults(Value):
-    """Load settings of both scenarios."""
+    """Load settings of both scenarios; `--fixed-points` sends the published table's input data."""
 
     shared_memory: SharedMemory = "system"
+    input_data: InputData = "samples"
+    published_input_data: InputData | None = None
     request_count: Count = 50
     window_s: Seconds = 1.0
     warm_up: bool = True
@@ -147,8 +149,7 @@ class Variant(Value):
 
 
 class FormatRules(NamedTuple):
-    """Rules that need all formats, which are a layer above: the context in which pydantic validates a
-    spec."""
+    """Rules that need all formats, a layer above: the context in which pydantic validates a spec."""
 
     wrong: Callable[[ModelSpec], str | None]
     """The error in a spec's formats, if there is one."""

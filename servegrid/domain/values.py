@@ -26,6 +26,7 @@ Scenario = Literal["offline", "online"]
 Generator = Literal["perf_analyzer", "client"]
 Protocol = Literal["grpc", "http"]
 SharedMemory = Literal["none", "system", "cuda"]
+InputData = Literal["samples", "random", "zero"]
 Distribution = Literal["poisson", "constant"]
 Scalar = bool | int | float | str
 
@@ -152,6 +153,7 @@ class LoadPlan(Value):
     batch_sizes: tuple[PositiveInt, ...] = Field(min_length=1)
     concurrency: tuple[PositiveInt, ...] = Field(min_length=1)
     shared_memory: SharedMemory = "system"
+    input_data: InputData = "samples"
     protocol: Protocol = "grpc"
     request_count: PositiveInt = 50
     window_s: PositiveFloat = 1.0

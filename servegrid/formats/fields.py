@@ -1,6 +1,8 @@
-"""What conversions read: the fields that several formats share."""
+"""What conversions read: the fields that several formats share; and what running a converted model reads."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from pydantic import PositiveInt
 
@@ -32,5 +34,14 @@ class EngineFields(ConvertFields):
     card: Card
 
 
+class ConvertedAnswersFields(Fields):
+    """The folder of the session that runs the converted model, its device, the batch size of a call."""
+
+    session: str
+    device: Literal["cpu", "gpu"]
+    batch_size: int
+
+
 ConvertJob = Job[ConvertFields]
 EngineJob = Job[EngineFields]
+ConvertedAnswersJob = Job[ConvertedAnswersFields]

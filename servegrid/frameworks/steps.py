@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from servegrid.domain.errors import unknown
 from servegrid.domain.values import Format
 from servegrid.formats.aoti.fields import AotiFields
-from servegrid.formats.fields import ConvertFields, EngineFields
+from servegrid.formats.fields import ConvertedAnswersFields, ConvertFields, EngineFields
 from servegrid.formats.onnx.fields import OnnxFields
 from servegrid.formats.torchscript.fields import TorchScriptFields
 from servegrid.formats.trt.fields import TrtFields
@@ -32,6 +32,7 @@ class Step(NamedTuple):
 STEPS: dict[str, Step] = {
     "prepare": Step(fields.PrepareFields, "servegrid.frameworks.plugin_steps:prepare"),
     "profile_data": Step(fields.ProfileDataFields, "servegrid.frameworks.plugin_steps:profile_data"),
+    "converted_answers": Step(ConvertedAnswersFields, "servegrid.formats.converted:converted_answers"),
     "score": Step(fields.ScoreFields, "servegrid.frameworks.plugin_steps:score"),
     "export": Step(fields.ExportFields, "servegrid.frameworks.framework_steps:export"),
     "reference": Step(fields.ReferenceFields, "servegrid.frameworks.framework_steps:reference"),

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from servegrid.domain.values import Distribution, Endpoint, Protocol, SharedMemory, Value
+from servegrid.domain.values import Distribution, Endpoint, InputData, Protocol, SharedMemory, Value
 from servegrid.loadgen.latency import LatencyComponents
 from servegrid.loadgen.reference import Reference
 
@@ -32,6 +32,7 @@ class Point(Value):
     request_count: int
     window_s: float = 1.0
     shared_memory: SharedMemory
+    input_data: InputData = "samples"
     protocol: Protocol = "grpc"
     warm_up: bool
 

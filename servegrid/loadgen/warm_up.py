@@ -26,7 +26,7 @@ def warm_up(plan: LoadPlan, target: Target, timeout_s: float) -> None:
     with naming_a_lost_server(endpoint), connect(endpoint.grpc_url, endpoint.channel) as client:
         try:
             config = server_config(client, endpoint.model)
-            samples = Samples.read(target.samples, config)
+            samples = Samples.read(target.samples, config, plan.input_data)
             for size in sizes(plan, config):
                 client.infer(endpoint.model, samples.batch(0, size).inputs(), client_timeout=timeout_s)
         except InferenceServerException as error:

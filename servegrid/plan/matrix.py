@@ -145,6 +145,8 @@ def why_not(
     spec: ModelSpec, format_: Format, precision: Precision, profile: GpuProfile, accelerator: Accelerator
 ) -> str | None:
     """The rule that excludes this format, precision and accelerator on this device, if one does."""
+    if reason := spec.formats[format_].unsupported:
+        return f"models/{spec.name}/model.yaml: {reason}"
     if accelerator not in spec.formats[format_].accelerators:
         return f"models/{spec.name}/model.yaml lists no accelerator {accelerator} for {format_}"
     if known := FORMATS[format_].unbuilt.get(precision):
@@ -225,4 +227,4 @@ def _online(variant: Variant, selection: Selection) -> LoadPlan:
 
 def _shared(defaults: LoadDefaults) -> dict[str, Any]:
     """The settings of both scenarios."""
-    return defaults.model_dump(include=set(LoadDefaults.model_fields))
+    return defaults.model_dump(include=set(LoadDefaults.model_fields) - {"published_input_data"})

@@ -82,6 +82,9 @@ class SweepOptions(Selection):
     model_dir: Annotated[str | None, Panel.OWN] = Field(
         None, description="A model folder that lies outside models/"
     )
+    keep_inputs: Annotated[bool, Panel.MEASURED] = Field(
+        False, description="Keep all samples with the predictions, so that anybody can compute a metric again"
+    )
     plugin_paths: Annotated[tuple[str, ...], Panel.OWN] = Field(
         (), description="A folder that the model's Python files import from"
     )

@@ -15,6 +15,7 @@ from servegrid.domain.values import (
     Bounds,
     Distribution,
     Format,
+    InputData,
     Precision,
     Protocol,
     SharedMemory,
@@ -22,7 +23,7 @@ from servegrid.domain.values import (
 )
 
 if TYPE_CHECKING:
-    from servegrid.domain.spec import Variant
+    from servegrid.domain.spec import LoadDefaults, Variant
 
 
 class Panel(Enum):
@@ -83,6 +84,11 @@ class Selection(Value):
     shared_memory: Annotated[SharedMemory | None, Panel.MEASURED] = Field(
         None, description="`none`, `system` or `cuda`, whatever the model's spec says"
     )
+    input_data: Annotated[InputData | None, Panel.MEASURED] = Field(
+        None,
+        description="What the load generator sends: the model's `samples`, or tensors of their shapes, "
+        "`random` or `zero`",
+    )
 
     @model_validator(mode="after")
     def _has_a_rate(self) -> Selection:
@@ -114,9 +120,15 @@ class Selection(Value):
             if not (points and self.fixed_points):
                 points.add(min(most, max(online.concurrency)))  # as far as the search for the knee goes
             online = online.model_copy(update={"concurrency": tuple(sorted(points))})
-        given = {name: getattr(self, name) for name in ("request_count", "window_s", "shared_memory")}
+        names = ("request_count", "window_s", "shared_memory", "input_data")
+        given = {name: getattr(self, name) for name in names}
         update = {name: value for name, value in given.items() if value is not None}
-        offline, online = offline.model_copy(update=update), online.model_copy(update=update)
+        offline = offline.model_copy(update={"input_data": self._input_data(offline)} | update)
+        online = online.model_copy(update={"input_data": self._input_data(online)} | update)
         if self.protocol is not None:
             serving = serving.model_copy(update={"protocol": self.protocol})
         return variant.model_copy(update={"serving": serving, "offline": offline, "online": online})
+
+    def _input_data(self, load: LoadDefaults) -> InputData:
+        """The spec's, or for the published points what their table was measured on."""
+        return (self.fixed_points and load.published_input_data) or load.input_data

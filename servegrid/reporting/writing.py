@@ -15,6 +15,7 @@ from servegrid.campaign.options_file import objective
 from servegrid.domain.errors import UserError
 from servegrid.domain.slo import Slo
 from servegrid.host.files import write_atomic
+from servegrid.reporting import accuracy
 from servegrid.reporting.charts import of_campaign
 from servegrid.reporting.history import past
 from servegrid.reporting.html import page
@@ -45,6 +46,7 @@ def write(folder: Path, slo: Slo | None = None) -> str:
     for scenario in ("offline", "online"):
         table = results.published_columns(measurements, scenario)
         write_atomic(layout.published_columns(scenario), _bytes(table.write_csv))
+    write_atomic(layout.accuracy, _bytes(accuracy.table(layout, cells).write_csv))
     before = past(folder, (cells, measurements))
     moved = [move for move in before.moves if move.campaigns[1] in cells["campaign"]]
     text = document(folder.name, cells, measurements, slo, join_published(measurements, theirs), moved)

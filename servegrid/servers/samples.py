@@ -15,8 +15,12 @@ import tritonclient.grpc as triton
 from tritonclient.grpc import model_config_pb2 as pb
 from tritonclient.utils import triton_to_np_dtype
 
-from servegrid.domain.arrays import Arrays
+from servegrid.domain.arrays import Array, Arrays
+from servegrid.domain.values import InputData
 from servegrid.servers.connection import TIMEOUT_S
+
+SEED = 0
+"""Of random input data, so that two campaigns send the same."""
 
 
 class Samples:
@@ -43,15 +47,15 @@ class Samples:
         }
 
     @classmethod
-    def read(cls, artifact: Path, config: str) -> Samples:
-        """Samples of a `profile_data` artifact for a model config (JSON)."""
+    def read(cls, artifact: Path, config: str, data: InputData = "samples") -> Samples:
+        """Samples of a `profile_data` artifact, or tensors of their shapes, for a model config (JSON)."""
         model = json.loads(config)
         dtypes, output_dtypes = (
             {entry["name"]: entry["data_type"].removeprefix("TYPE_") for entry in model.get(kind, ())}
             for kind in ("input", "output")
         )
         with np.load(artifact / "samples.npz") as file:
-            arrays = {name: file[f"x/{name}"] for name in dtypes}
+            arrays = {name: made(data, file[f"x/{name}"]) for name in dtypes}
         if not model.get("max_batch_size"):
             return cls(arrays, dtypes, int(model["input"][0]["dims"][0]), output_dtypes=output_dtypes)
         flat_inputs, flat_outputs = (
@@ -96,6 +100,22 @@ class Samples:
             for i in range(min(count, len(self)))
         ]
         path.write_text(json.dumps({"data": rows}), encoding="utf-8")
+
+
+def made(data: InputData, samples: Array) -> Array:
+    """These samples, zeros of their shape, or random values between their least and their largest finite
+    one, so that an index stays within its table. Text is never replaced."""
+    if data == "samples" or samples.dtype.kind not in "biuf":
+        return samples
+    finite = samples[np.isfinite(samples)]
+    if data == "zero" or not finite.size:
+        return np.zeros_like(samples)
+    rng, low, high = np.random.default_rng(SEED), finite.min(), finite.max()
+    if samples.dtype.kind == "f":
+        values = float(low) + (float(high) - float(low)) * rng.random((*samples.shape,))
+        return values.astype(samples.dtype)
+    numbers: Array = rng.integers(low, high, samples.shape, samples.dtype, endpoint=True)
+    return numbers
 
 
 def server_config(client: Any, model: str) -> str:

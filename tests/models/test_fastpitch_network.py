@@ -246,7 +246,7 @@ print(json.dumps([same, off, behind, frames.flatten().tolist(), list(nothing[0].
     assert nothing == [2, 80, 64]  # a multiple of 64, as mels are
 
 
-def test_trace_and_onnx_hold_at_other_batch_sizes_and_in_half_precision(
+def test_trace_script_and_onnx_hold_at_other_batch_sizes_and_in_half_precision(
     prepared: Callable[[str], Path], tmp_path: Path, child: Any
 ) -> None:
     script = """
@@ -260,6 +260,7 @@ batches = [torch.from_numpy(x["INPUT__0"]) for _, x, _ in get_dataloader_fn(48, 
 traced = torch.jit.trace(module, batches[0][:2])
 traced.save(f"{folder}/m.pt")
 half = torch.jit.load(f"{folder}/m.pt").half()
+scripted = torch.jit.script(module)
 free = {name: {0: "batch"} for name in names["inputs"] + names["outputs"]}
 free["OUTPUT__0"][2] = "frames"
 torch.onnx.export(module, (batches[0][:2],), f"{folder}/m.onnx", dynamo=False, opset_version=12,
@@ -270,9 +271,9 @@ sessions = [onnxruntime.InferenceSession(f"{folder}/{name}.onnx") for name in ("
 found = []
 for tokens in (batches[1][:1], batches[2][:5], batches[3]):
     with torch.no_grad():
-        want, *answers = module(tokens), traced(tokens), half(tokens)
+        want, *answers = module(tokens), traced(tokens), scripted(tokens), half(tokens)
     answers += [[torch.from_numpy(a) for a in s.run(None, {"INPUT__0": tokens.numpy()})] for s in sessions]
-    for name, answer in zip(("trace", "trace-half", "onnx", "onnx-half"), answers, strict=True):
+    for name, answer in zip(("trace", "script", "trace-half", "onnx", "onnx-half"), answers, strict=True):
         durations = float((answer[2].float() - want[2]).abs().max())
         mel = -1.0  # where a duration was rounded the other way
         if answer[0].shape == want[0].shape:

@@ -30,7 +30,7 @@ from servegrid.servers.base import Running
 from servegrid.store.build import Workplace
 from servegrid.store.site import Site, default_site
 from tasks.configure import configure
-from tasks.correctness import answers_of, correctness
+from tasks.correctness import Proofs, answers_of, correctness
 from tasks.deploy import deploy
 from tasks.performance import performance
 
@@ -105,7 +105,8 @@ class Trial:
             expected = answers_of(self.plugin, self.cell, reference, self.at)
             sizes = (*self.cell.offline.batch_sizes, LARGEST)
             endpoint = deploy.fn(self.running, configured, self.cell.dynamic, samples, self.at, sizes)
-            found = correctness.fn(self.plugin, self.cell, endpoint, None, samples, reference, self.at)
+            proofs = Proofs(prepared=None, samples=samples, reference=reference, converted_answers=None)
+            found = correctness.fn(self.plugin, self.cell, endpoint, proofs, self.at)
             if found.failures:
                 return "; ".join(found.failures)
             for plan, serving in (

@@ -57,7 +57,7 @@ def test_values_just_on_their_bounds_pass() -> None:
         ({"tensors": (tensor(0, 0.99),)}, ("tensor y: cosine 0.990000", "0.999 ")),
         ({"tensors": (tensor(0, math.nan),)}, ("tensor y: cosine nan", "0.999 ")),
         ({"scores": scores(served=0.8495)}, ()),
-        ({"scores": scores(served=0.8489)}, ("f1 drop: 0.0011", "0.001 ")),
+        ({"scores": scores(served=0.8489)}, ("f1 drop of the served model: 0.0011", "0.001 ")),
         ({"scores": scores(served=0.9)}, ()),
         ({"scores": scores(framework=0.7999, served=0.8)}, ("f1 of the framework: 0.7999", "least 0.8 ")),
         ({"scores": scores(framework=0.8, served=0.7995)}, ("f1 of the served model: 0.7995", "0.8 ")),
@@ -76,6 +76,18 @@ def test_each_bound_fails_alone_and_its_figures_are_reported(
     failures = judged(change)
     assert len(failures) == bool(named)
     assert [part for part in named if part not in failures[0]] == []
+
+
+def test_a_fault_of_the_conversion_is_told_from_one_of_serving() -> None:
+    """Both are named where the served model has the conversion's fault."""
+    wrong = (tensor(0.5, 1),)
+    both = judged({"converted": wrong, "tensors": wrong, "scores": scores(converted=0.7, served=0.7)})
+    assert [("before it is served" in why) for why in both].count(True) == 3
+    assert [why.split()[0] for why in both if "before it is served" in why] == ["the", "f1", "f1"]
+    right = (tensor(0, 1),)
+    served = judged({"converted": right, "tensors": wrong, "scores": scores(converted=0.85, served=0.7)})
+    assert len(served) == 3
+    assert not [why for why in served if "before it is served" in why]
 
 
 def test_where_there_is_no_shuffled_baseline_that_is_named_and_does_not_fail() -> None:
@@ -97,7 +109,7 @@ def test_drop_is_bounded_by_precision() -> None:
     worse = {"scores": scores(framework=0.9, served=0.851)}
     assert judged(worse, "fp16") == ()
     (failure,) = judged(worse)
-    assert failure.startswith("f1 drop: 0.0490, ")
+    assert failure.startswith("f1 drop of the served model: 0.0490, ")
 
 
 def test_if_lower_is_better_every_bound_is_reversed() -> None:
@@ -105,7 +117,7 @@ def test_if_lower_is_better_every_bound_is_reversed() -> None:
     assert judged(fine, metric=ERROR) == ()
     assert judged({"scores": scores(ERROR, framework=0.4, served=0.3, shuffled=0.9)}, metric=ERROR) == ()
     (drop,) = judged({"scores": scores(ERROR, framework=0.4, served=0.42, shuffled=0.9)}, metric=ERROR)
-    assert drop.startswith("mel drop: 0.0200, ")
+    assert drop.startswith("mel drop of the served model: 0.0200, ")
     framework, served, blind = judged(
         {"scores": scores(ERROR, framework=0.6, served=0.6, shuffled=0.45)}, metric=ERROR
     )
@@ -116,7 +128,7 @@ def test_if_lower_is_better_every_bound_is_reversed() -> None:
 
 def test_metric_that_is_no_number_fails_for_threshold_and_drop() -> None:
     failures = judged({"scores": scores(served=math.nan)})
-    starts = ("f1 of the served model: nan", "f1 drop: nan")
+    starts = ("f1 of the served model: nan", "f1 drop of the served model: nan")
     assert [f.startswith(s) for f, s in zip(failures, starts, strict=True)] == [True, True]
 
 

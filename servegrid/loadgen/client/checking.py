@@ -20,7 +20,7 @@ NAMED = 3
 
 def kept_answers(point: Point, target: Target, answer_bytes: int) -> int:
     """How many answers of a point are kept; none where there is no reference, or where they lie on a card."""
-    if target.reference is None or point.shared_memory == "cuda":
+    if target.reference is None or point.input_data != "samples" or point.shared_memory == "cuda":
         return 0
     return min(KEPT, max(1, KEPT_BYTES // max(answer_bytes, 1)))
 

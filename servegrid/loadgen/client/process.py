@@ -67,7 +67,8 @@ def main() -> None:
     with ExitStack() as stack:
         endpoint = order.target.endpoint
         client = stack.enter_context(connect(endpoint.grpc_url, endpoint.channel))
-        samples = Samples.read(order.target.samples, server_config(client, endpoint.model))
+        config = server_config(client, endpoint.model)
+        samples = Samples.read(order.target.samples, config, order.point.input_data)
         requests, kept = _requests(order, client, samples, places, stack)
         found = Run(order, client, pool, requests, kept).measure()
         if kept:

@@ -98,7 +98,7 @@ def _warm_up(point: Point, target: Target, folder: Path) -> Warm:
     """Write the input data and send this batch a few times, or once where no warm-up is wanted."""
     endpoint = target.endpoint
     with triton.InferenceServerClient(endpoint.grpc_url) as client:
-        samples = Samples.read(target.samples, server_config(client, endpoint.model))
+        samples = Samples.read(target.samples, server_config(client, endpoint.model), point.input_data)
         distinct = distinct_samples(point, len(samples.arrays))
         samples.write_perf_analyzer(folder / "inputs.json", distinct)
         inputs = samples.batch(0, point.batch).inputs()

@@ -116,6 +116,7 @@ def point_of(
         request_count=plan.request_count,
         window_s=plan.window_s,
         shared_memory=plan.shared_memory,
+        input_data=plan.input_data,
         protocol=plan.protocol,
         warm_up=plan.warm_up,
     )

@@ -11,14 +11,22 @@ from servegrid.reporting.published.table import LENGTH, plain
 from servegrid.reporting.recommendation import OF_CELL
 
 DEPLOYMENT = ("scenario", "card", "triton_release", "format", "precision", "accelerator")
-PUBLISHED_POINT = ("scenario", "format", "precision", "accelerator", "batch", "concurrency")
+PUBLISHED_POINT = ("scenario", "format", "precision", "executed_by", "batch", "concurrency")
 """Columns that two rows must share to be compared."""
+EXECUTED = (
+    pl.when(pl.col("format") == "tf-trt")
+    .then(pl.lit("trt"))
+    .otherwise(pl.col("accelerator"))
+    .alias("executed_by")
+)
+"""The accelerator. That of TF-TRT is part of the format: some tables name it, some do not."""
 STATED = {
     "length": ("sequence length", "max seq length"),
     "max_batch_size": ("max batch size", "max batch size"),
     "preferred_batch_sizes": ("preferred batch sizes", "triton preferred batch sizes"),
     "max_queue_delay_us": ("max queue delay (us)", "triton max queue delay"),
     "cuda_graph": ("CUDA graph", "nvidia tensorrt capture cuda graph"),
+    **{name: (name.replace("_", " "), name) for name in ("protocol", "shared_memory", "input_data")},
 }
 """Our column -> its title and the published parameter, which not every table states."""
 VARIANT = "full"
@@ -53,8 +61,8 @@ def join_published(measurements: pl.DataFrame, tables: dict[str, pl.DataFrame]) 
     found = []
     for model, table in tables.items():
         of_model = measurements.filter((pl.col("model") == model) & (pl.col("variant") == VARIANT))
-        ours = of_model.with_columns(LENGTH)
-        cards = figures(table).sort("published", descending=True)
+        ours = of_model.with_columns(LENGTH, EXECUTED)
+        cards = figures(table).with_columns(EXECUTED).sort("published", descending=True)
         for row in ours.join(cards, on=PUBLISHED_POINT).iter_rows(named=True):
             found.append(row | {"same": _same_card(row)})
     if not found:

@@ -18,7 +18,7 @@ from servegrid.plan.selection import Selection
 BOUNDS: dict[str, Any] = {
     **{"max_batch_size": 3, "max_concurrency": 2, "request_count": 70, "window_s": 0.5, "fixed_points": True},
     **{"request_rates": (50.0, 0.5), "distribution": "constant", "slo": "p99=50ms"},
-    **{"random_weights": True, "protocol": "http", "shared_memory": "none"},
+    **{"random_weights": True, "protocol": "http", "shared_memory": "none", "input_data": "zero"},
 }
 
 

@@ -230,9 +230,9 @@ def test_rows_of_a_cell_fit_the_columns_and_keep_their_values(tmp_path: Path) ->
 
 
 def test_older_row_with_a_removed_column_is_read(tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text(json.dumps({"kind": "measurement", "input_data": "samples"} | POINT))
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"kind": "measurement", "a_removed_column": "x"} | POINT))
     (row,) = read(tmp_path)[1].rows(named=True)
-    assert "input_data" not in row
+    assert "a_removed_column" not in row
     assert row["throughput"] == POINT["throughput"]
 
 

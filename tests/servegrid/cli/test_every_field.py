@@ -27,7 +27,7 @@ opset: 17
 inputs: [{name: x, dtype: float32, shape: [batch, 4]}]
 outputs: [{name: y, dtype: float32, shape: [batch, 3]}]
 formats:
-  onnx: {export: onnx, precisions: [fp32], accelerators: [none]}
+  onnx: {export: onnx, precisions: [fp32], accelerators: [none], unsupported: a reason}
 tolerances:
   fp32:
     {absolute: 0.001, relative: 0.1, cosine: 0.9, agreement: 0.9,
@@ -48,9 +48,12 @@ variants:
     serving:
       {max_batch_size: 8, preferred_batch_sizes: [4], max_queue_delay_us: 1, instances: [1], protocol: grpc,
        cuda_graph: false, warm_up: false, load_timeout_s: 60}
-    offline: {shared_memory: system, request_count: 50, window_s: 1.0, warm_up: true, batch_sizes: [1]}
+    offline:
+      {shared_memory: system, input_data: samples, published_input_data: random, request_count: 50,
+       window_s: 1.0, warm_up: true, batch_sizes: [1]}
     online:
-      {shared_memory: system, request_count: 50, window_s: 1.0, warm_up: true, client_batch: 1,
+      {shared_memory: system, input_data: samples, published_input_data: random, request_count: 50,
+      window_s: 1.0, warm_up: true, client_batch: 1,
        concurrency: [2]}
     metric: {name: accuracy, better: higher, threshold: 0.9, drop: {fp32: 0.001}}
 """

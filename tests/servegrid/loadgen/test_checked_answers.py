@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from servegrid.domain.errors import StepError
 from servegrid.domain.tolerances import Tolerances
-from servegrid.domain.values import Protocol, SharedMemory
+from servegrid.domain.values import Generator, InputData, Protocol, SharedMemory
 from servegrid.loadgen.base import Measurement, Point, Target
 from servegrid.loadgen.client import checking
 from servegrid.loadgen.generators import GENERATORS
@@ -20,6 +21,7 @@ from servegrid.store.site import Site
 MODEL = """
 import numpy as np
 import triton_python_backend_utils as pb_utils
+SAMPLES = np.random.default_rng(0).random((23, 3), dtype=np.float32)[:, 0]
 class TritonPythonModel:
     calls = 0
     def execute(self, requests):
@@ -40,6 +42,8 @@ WRONG = {
     "right": "pass",
     "late": "y += 1.0 * (self.calls > 150)",
     "one_row": "y[1] += 1.0 * (self.calls > 20)",
+    "no_but_zeros": "assert not y.any()",
+    "no_sample": "assert 0 <= y.min() and y.max() < 1 and not (y[:, :1] == SAMPLES).any()",
 }
 
 
@@ -57,7 +61,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def measure(server: Any, folder: Path, site: Site, interface: Any) -> Callable[..., Measurement]:
     """A short point of a model that is fresh each time."""
 
-    def run(wrong: str, protocol: Protocol, memory: SharedMemory, *, checked: bool = True) -> Measurement:
+    def run(
+        wrong: str,
+        protocol: Protocol,
+        memory: SharedMemory,
+        *,
+        checked: bool = True,
+        data: InputData = "samples",
+        generator: Generator = "client",
+    ) -> Measurement:
         name = f"checked_{wrong}"
         version = server.repository / name / "1"
         version.mkdir(parents=True, exist_ok=True)
@@ -83,10 +95,11 @@ def measure(server: Any, folder: Path, site: Site, interface: Any) -> Callable[.
             request_count=100,
             window_s=0.1,
             shared_memory=memory,
+            input_data=data,
             protocol=protocol,
             warm_up=False,
         )
-        found = GENERATORS["client"].measure(point, target, site)
+        found = GENERATORS[generator].measure(point, target, site)
         server.client.unload_model(name)
         return found
 
@@ -117,6 +130,25 @@ def test_wrong_answers_under_load_are_named_with_request_time_and_bound(
 
 def test_without_a_reference_no_answer_is_kept(measure: Callable[..., Measurement]) -> None:
     assert measure("late", "grpc", "none", checked=False).answers_checked is None
+
+
+@pytest.mark.parametrize("generator", ["client", "perf_analyzer"])
+@pytest.mark.parametrize(("data", "only"), [("zero", "no_but_zeros"), ("random", "no_sample")])
+@pytest.mark.parametrize("memory", ["none", "system"])
+def test_made_input_data_is_sent_in_place_of_samples(
+    measure: Callable[..., Measurement], site: Site, generator: str, data: str, only: str, memory: str
+) -> None:
+    if why := GENERATORS[generator].problem(site):
+        pytest.skip(why)
+    found = measure(only, "grpc", memory, data=data, generator=generator)
+    assert found.throughput > 0
+    assert found.answers_checked is None, "the reference has no answers to made data"
+
+
+def test_samples_are_no_made_input_data(measure: Callable[..., Measurement]) -> None:
+    for only in ("no_but_zeros", "no_sample"):
+        with pytest.raises(StepError):
+            measure(only, "grpc", "none")
 
 
 def test_kept_answers_are_bounded_by_their_bytes(folder: Path) -> None:

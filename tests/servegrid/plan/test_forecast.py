@@ -64,7 +64,7 @@ def why(site: Site) -> tuple[Reason, ...]:
     return forecast.why(cell, build_requests(plugin, cell, site), site.store)
 
 
-def keep(site: Site, stages: int = 6) -> None:
+def keep(site: Site, stages: int = 7) -> None:
     """Keep an artifact of the first stages, each with content of its own, as a campaign would."""
     for number in range(stages):
         request = build_requests(*find(site), site)[number]
@@ -85,7 +85,7 @@ def differing(site: Site) -> dict[str, list[str]]:
 def test_without_a_store_everything_is_built(site: Site) -> None:
     reasons = why(site)
     assert [r.stage for r in reasons] == [
-        "prepare", "export", "convert_onnx", "profile_data", "reference", "ceilings",
+        "prepare", "export", "convert_onnx", "profile_data", "reference", "converted_answers", "ceilings",
     ]  # fmt: skip
     assert all(r.nearest is None and not r.stored for r in reasons)
 
@@ -169,14 +169,20 @@ def test_a_library_and_the_code_of_a_step_are_named(
     (fake / "METADATA").write_text("Metadata-Version: 2.1\nName: onnxruntime\nVersion: 99.0\n")
     with monkeypatch.context() as patch:
         patch.syspath_prepend(tmp_path / "libraries")
-        assert differing(site) == {"convert_onnx": ["libraries.onnxruntime"]}
+        assert differing(site) == {
+            "convert_onnx": ["libraries.onnxruntime"],
+            "converted_answers": ["libraries.onnxruntime", "(converted)"],
+        }
     code_digests.cache_clear()
     shutil.copytree(ROOT / "servegrid", tmp_path / "code" / "servegrid")
     edit(tmp_path / "code" / "servegrid" / "formats" / "onnx" / "fusion.py", "opt_level=0", "opt_level=1")
     changed = functools.partial(code_digests, root=tmp_path / "code")
     monkeypatch.setattr(steps, "code_digests", changed)
-    assert differing(site) == {"convert_onnx": ["code.servegrid.formats.onnx.fusion"]}
-    (reason,) = (r for r in why(site) if not r.stored)
+    assert differing(site) == {
+        "convert_onnx": ["code.servegrid.formats.onnx.fusion"],
+        "converted_answers": ["(converted)"],
+    }
+    reason = next(r for r in why(site) if not r.stored)
     assert "servegrid.formats.onnx.fusion" in reason.lines[1] and "changed" in reason.lines[1]
 
 
@@ -185,7 +191,7 @@ def test_why_names_an_input_that_was_rebuilt(site: Site) -> None:
     edit(site.models / "tiny_mlp" / "model.yaml", "opset: 13", "opset: 14")
     assert differing(site)["convert_onnx"] == ["(source)"]
     keep(site, stages=2)
-    (reason,) = (r for r in why(site) if not r.stored)
+    reason = next(r for r in why(site) if not r.stored)
     assert [d.field for d in reason.differences] == ["inputs.source"]
 
 
@@ -206,6 +212,7 @@ def test_command_names_only_the_edited_field(site: Site) -> None:
         "  fields.tolerances.absolute: 0.0001 -> 0.0002",
         "profile_data: stored",
         "reference: stored",
+        "converted_answers: built, unless its converted is the same again",
         "ceilings: stored",
     ]
 
@@ -223,7 +230,9 @@ def test_forecast_has_the_stages_by_what_is_stored_and_the_last_time_of_the_cell
     edit(site.models.parent / MODEL / "model.yaml", "opset: 13", "opset: 14")
     found = forecast.expect(build_requests(*find(site), site), site.store, 14.5)
     assert (found.stored, found.to_build, found.wall_s) == (
-        ("prepare", "profile_data", "reference", "ceilings"), ("export", "convert_onnx"), 14.5,
+        ("prepare", "profile_data", "reference", "ceilings"),
+        ("export", "convert_onnx", "converted_answers"),
+        14.5,
     )  # fmt: skip
 
 

@@ -123,6 +123,24 @@ def test_load_options_are_in_the_load_plans(spec: ModelSpec, profile: GpuProfile
     assert cell.online.extent == "online up to concurrency 16, 1 rates, rates for p95=100ms"
 
 
+def test_published_points_are_measured_on_the_input_data_of_their_table(
+    spec: ModelSpec, profile: GpuProfile
+) -> None:
+    """Of another scenario, and of other points, on the model's own samples; an option outweighs both."""
+    tiny = spec.variants["tiny"]
+    online = tiny.online.model_copy(update={"published_input_data": "random"})
+    variants = spec.variants | {"tiny": tiny.model_copy(update={"online": online})}
+    published = spec.model_copy(update={"variants": variants})
+
+    def data(**options: Any) -> tuple[str, str]:
+        cell = plan(published, profile, **options).cells[0]
+        return cell.offline.input_data, cell.online.input_data
+
+    assert data() == ("samples", "samples")
+    assert data(fixed_points=True) == ("samples", "random")
+    assert data(fixed_points=True, input_data="zero") == ("zero", "zero")
+
+
 def test_cuda_shared_memory_needs_a_gpu(spec: ModelSpec, profile: GpuProfile) -> None:
     on_cpu = profile.model_copy(update={"device_kind": "cpu"})
     found = plan(spec, on_cpu, shared_memory="cuda")

@@ -39,6 +39,8 @@ GIVEN = {
     "slo": "p99=50ms",
     "protocol": "http",
     "shared_memory": "none",
+    "input_data": "random",
+    "keep_inputs": True,
     "params": ("a=1", "b=2"),
     "plugin_paths": ("c", "d"),
 }
@@ -50,6 +52,7 @@ ARGUMENTS = (
     "--url grpcs://u:1 --ca-file ca --headers-file h --triton-release 25.02 "
     "--max-concurrency 3 --request-count 4 --window-s 0.5 --fixed-points --request-rate 50 "
     "--request-rate 0.5 --distribution constant --slo p99=50ms --protocol http --shared-memory none "
+    "--input-data random --keep-inputs "
     "--param a=1 --param b=2 --plugin-path c --plugin-path d"
 )
 
