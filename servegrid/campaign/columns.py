@@ -54,7 +54,7 @@ TRUST: dict[str, pl.DataType] = {
     **dict.fromkeys(("repeats", "generator_processes"), pl.Int64()),
     **dict.fromkeys(("throughput_spread", "latency_spread"), pl.Float64()),
     **dict.fromkeys(("littles_law_residual", "component_residual_ms"), pl.Float64()),
-    **dict.fromkeys(("generator_cores", "generator_lag_ms"), pl.Float64()),
+    **dict.fromkeys(("generator_cores", "generator_lag_ms", "foreign_cores", "stolen_cores"), pl.Float64()),
     "client_limited": pl.Boolean(),
     **dict.fromkeys(("sm_clock_min_mhz", "sm_clock_max_mhz", "temperature_c"), pl.Int64()),
     "power_w": pl.Float64(),

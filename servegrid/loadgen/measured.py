@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from servegrid.domain.errors import StepError
 from servegrid.domain.values import Generator, Value
-from servegrid.host import gpu_monitor
+from servegrid.host import contention, gpu_monitor
 from servegrid.loadgen.base import Measurement, Point, Target
 from servegrid.loadgen.generators import GENERATORS
 from servegrid.loadgen.search.points import Mark
@@ -41,13 +41,17 @@ class MeasuredPoint(Value):
 def measure_point(
     generator: Generator, point: Point, target: Target, site: Site
 ) -> tuple[Measurement, TrustCard]:
-    """Measure one point by one load generator, and check how far it can be trusted; the GPU is watched
-    meanwhile.
+    """Measure one point by one load generator, and check how far it can be trusted; the GPU and the host's
+    cores are watched meanwhile.
 
     Raises:
         StepError: the generator failed, or the server is gone.
     """
     endpoint = target.endpoint
-    with naming_a_lost_server(endpoint), gpu_monitor.watching(endpoint.server_pid) as looks:
+    with (
+        naming_a_lost_server(endpoint),
+        gpu_monitor.watching(endpoint.server_pid) as looks,
+        contention.watching(endpoint.server_pid) as loads,
+    ):
         measurement = GENERATORS[generator].measure(point, target, site)
-    return measurement, examine(point, measurement, gpu_monitor.facts(looks))
+    return measurement, examine(point, measurement, gpu_monitor.facts(looks), loads[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from servegrid.domain.values import Value
+from servegrid.host.contention import HostLoad
 from servegrid.host.gpu_monitor import THERMAL, CardFacts
 from servegrid.loadgen.base import Measurement, Point, spread
 from servegrid.loadgen.latency import COMPONENTS
@@ -12,6 +13,8 @@ from servegrid.loadgen.latency import COMPONENTS
 LITTLE_WITHIN = 0.10
 """As far as windows of a stable point may differ: the law holds for means over the same time."""
 SUM_WITHIN, SUM_WITHIN_MS = 0.05, 0.05
+CONTENTION = "contention"
+"""The check that fails where other programs took the host's cores."""
 
 
 class TrustCard(Value):
@@ -27,10 +30,16 @@ class TrustCard(Value):
     littles_law_residual: float | None
     component_residual_ms: float
     card: CardFacts | None = None
+    host: HostLoad = HostLoad()
     failed_checks: tuple[str, ...]
 
 
-def examine(point: Point, found: Measurement, card: CardFacts | None = None) -> TrustCard:
+def examine(
+    point: Point,
+    found: Measurement,
+    card: CardFacts | None = None,
+    host: HostLoad = HostLoad(),  # noqa: B008  # frozen
+) -> TrustCard:
     """Check a point."""
     windows = found.counted
     residual = None
@@ -45,6 +54,7 @@ def examine(point: Point, found: Measurement, card: CardFacts | None = None) -> 
         # The network part is a remainder: it is negative where the server's parts exceed the whole.
         "component_sum": abs(off_ms) <= slack_ms and found.network_server_send_recv_ms >= -slack_ms,
         "client_limited": not found.client_limited,
+        CONTENTION: not host.contended,
         "throttled": card is None or not THERMAL.intersection(card.throttle_reasons),
         "foreign_processes": card is None or not card.foreign_processes,
     }
@@ -55,5 +65,6 @@ def examine(point: Point, found: Measurement, card: CardFacts | None = None) -> 
         littles_law_residual=residual,
         component_residual_ms=off_ms,
         card=card,
+        host=host,
         failed_checks=tuple(name for name, passed in checks.items() if not passed),
     )

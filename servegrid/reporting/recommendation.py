@@ -11,6 +11,7 @@ from servegrid.campaign.results import Verdict
 from servegrid.domain.slo import Slo
 from servegrid.domain.values import Scenario, Value
 from servegrid.loadgen.base import STABLE_WINDOWS, spread
+from servegrid.loadgen.trust import CONTENTION
 
 OF_CELL = ("cell", "profile")
 """The key of a cell in a campaign, which may run the cell on several devices."""
@@ -68,7 +69,9 @@ OBJECTIVES = (
 class Recommendation(Value):
     """The best measured point of one objective among the cells of a verdict, and its lead over the next cell.
 
-    `spread` is that of the point's own last three windows: a smaller lead is within the noise.
+    `spread` is that of the point's own last three windows: a smaller lead is within the noise. `rivals`: how
+    many other cells have such a point; `left_out`: cells whose points were all measured under contention, so
+    that nothing is said about them. There is no lead where that holds of every cell.
     """
 
     objective: str
@@ -93,6 +96,8 @@ class Recommendation(Value):
     metric_drop: float | None = None
     lead: float | None
     spread: float | None = None
+    rivals: int = 0
+    left_out: tuple[str, ...] = ()
 
     @property
     def accuracy(self) -> str:
@@ -141,11 +146,22 @@ def recommendations(
     for _, of_model in points.group_by(OF_MODEL, maintain_order=True):
         for objective in objectives:
             candidates = of_model.filter((pl.col("scenario") == objective.scenario) & _answers(objective))
-            ranked = candidates.sort(objective.column, descending=objective.most)
-            best_of_cell = ranked.unique("cell", keep="first", maintain_order=True)
-            if not best_of_cell.is_empty():
-                found.append(_recommendation(objective, best_of_cell))
+            if not candidates.is_empty():
+                found.append(_choose(objective, candidates))
     return found
+
+
+def _choose(objective: Objective, candidates: pl.DataFrame) -> Recommendation:
+    """The best of the points that were measured without contention; of all, where there are none."""
+    undisturbed = candidates.filter(~CONTENDED)
+    cells = candidates["cell"].unique(maintain_order=True)
+    compared = candidates if undisturbed.is_empty() else undisturbed
+    ranked = compared.sort(objective.column, descending=objective.most)
+    best_of_cell = ranked.unique("cell", keep="first", maintain_order=True)
+    left_out = tuple(name for name in cells if name not in best_of_cell["cell"])
+    found = _recommendation(objective, best_of_cell)
+    lead = None if undisturbed.is_empty() else found.lead
+    return found.model_copy(update={"lead": lead, "left_out": left_out, "rivals": best_of_cell.height - 1})
 
 
 def best(
@@ -167,6 +183,8 @@ def frontier(cells: pl.DataFrame, measurements: pl.DataFrame) -> pl.DataFrame:
     return ranked.filter(least.is_null() | (pl.col("p99_ms") < least))
 
 
+CONTENDED = pl.col("failed_checks").list.contains(CONTENTION).fill_null(False)
+"""The points during which other programs took the host's cores."""
 CLOSED = pl.col("stable") & pl.col("request_rate").is_null()
 """The stable points at a concurrency."""
 
@@ -225,12 +243,17 @@ def lead_text(chosen: Recommendation) -> str:
     against = [f"failed checks: {', '.join(failed)}"] if failed else []
     if not chosen.stable:
         against.append("not stable")
-    return "; ".join([*against, _lead(chosen)])
+    unknown = (
+        [f"not compared, for other programs ran: {', '.join(chosen.left_out)}"] if chosen.left_out else []
+    )
+    return "; ".join([*against, _lead(chosen), *unknown])
 
 
 def _lead(chosen: Recommendation) -> str:
+    if chosen.lead is None and chosen.rivals:
+        return "no lead can be given: other programs ran while the cells were measured"
     if chosen.lead is None:
-        return "the only cell"
+        return "the only cell" if not chosen.left_out else "the only cell measured undisturbed"
     text = (
         f"{chosen.lead:+.1%} over the next cell"
         if chosen.lead < 1

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from servegrid.host.contention import HostLoad
 from servegrid.host.gpu_monitor import CardFacts
 from servegrid.loadgen.base import Measurement, Point, Window
 from servegrid.loadgen.latency import COMPONENTS
@@ -66,6 +67,11 @@ def test_each_failed_check_is_named(changes: dict[str, Any], check: str) -> None
 )
 def test_throttled_or_shared_gpu_is_named(changes: dict[str, Any], checks: tuple[str, ...]) -> None:
     assert examine(POINT, found(), COOL.model_copy(update=changes)).failed_checks == checks
+
+
+def test_cores_that_others_took_are_named() -> None:
+    assert examine(POINT, found(), host=HostLoad(foreign_cores=99.0)).failed_checks == ("contention",)
+    assert examine(POINT, found(), host=HostLoad(foreign_cores=0.0, stolen_cores=0.0)).failed_checks == ()
 
 
 def test_unknown_value_is_null_and_fails_no_check() -> None:

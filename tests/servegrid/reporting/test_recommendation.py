@@ -54,6 +54,37 @@ def test_unstable_scenario_of_a_cell_leaves_its_other_scenario_in_the_running(
     assert {choice.cell for choice in recommendations(unproven, rows)} == {"b"}
 
 
+BUSY = {"failed_checks": ["client_limited", "contention"]}
+
+
+def test_a_cell_measured_while_other_programs_ran_is_not_compared(cells: Rows, points: Rows) -> None:
+    rows = points(
+        {"cell": "a", "throughput": 10.0, "failed_checks": []},
+        {"cell": "b", "throughput": 30.0, **BUSY},
+        {"cell": "c", "throughput": 9.0},
+        {"cell": "c", "throughput": 90.0, "concurrency": 2, **BUSY},
+    )
+    three = cells({"cell": "a"}, {"cell": "b"}, {"cell": "c"})
+    (found,) = (r for r in recommendations(three, rows) if r.objective == "best online throughput")
+    assert (found.cell, found.throughput, found.left_out) == ("a", 10.0, ("b",))
+    assert found.lead == pytest.approx(10 / 9 - 1)
+    assert lead_text(found).endswith("; not compared, for other programs ran: b")
+    (alone,) = (r for r in recommendations(three[:2], rows) if r.objective == "best online throughput")
+    assert (alone.cell, alone.lead) == ("a", None)
+    assert "undisturbed" in lead_text(alone)
+
+
+def test_where_other_programs_ran_all_the_time_there_is_no_lead(cells: Rows, points: Rows) -> None:
+    rows = points({"cell": "a", "throughput": 10.0, **BUSY}, {"cell": "b", "throughput": 30.0, **BUSY})
+    (found,) = (
+        r
+        for r in recommendations(cells({"cell": "a"}, {"cell": "b"}), rows)
+        if r.objective == "best online throughput"
+    )
+    assert (found.cell, found.lead, found.left_out) == ("b", None, ())
+    assert "failed checks: client_limited, contention; no lead" in lead_text(found)
+
+
 @pytest.mark.parametrize("stable", [False, None])
 def test_only_a_stable_point_is_chosen(cells: Rows, points: Rows, stable: bool | None) -> None:
     rows = points(
@@ -77,7 +108,7 @@ def test_nothing_measured_gives_no_recommendation(two: Frames, empty: Frames) ->
 def test_lead_as_text(two: Frames) -> None:
     first, *_ = recommendations(*two)
     assert lead_text(first) == "+50.0% over the next cell"
-    assert lead_text(first.model_copy(update={"lead": None})) == "the only cell"
+    assert lead_text(first.model_copy(update={"lead": None, "rivals": 0})) == "the only cell"
 
 
 def test_lead_within_the_spread_of_the_windows_says_so(points: Rows, two: Frames) -> None:
