@@ -20,6 +20,7 @@ from servegrid.frameworks.networks import FRAMEWORKS
 from servegrid.frameworks.steps import code
 from servegrid.host.environment import how_to_install, missing, versions
 from servegrid.host.files import digest_path
+from servegrid.plan.options import SweepOptions
 from servegrid.plan.spec_rules import load_spec
 from servegrid.store.build import Workplace, run_step
 from servegrid.store.site import Site
@@ -36,10 +37,9 @@ LIBRARIES: dict[ModelFile, tuple[str, ...]] = {
 """Distributions that are needed to read and run the file."""
 
 
-def model_folder(
-    kind: ModelFile, path: Path, shapes: tuple[str, ...], samples: str | None, site: Site
-) -> Plugin:
-    """The plug-in for a model file; its spec follows from the file's inputs and outputs.
+def model_folder(kind: ModelFile, path: Path, options: SweepOptions, site: Site) -> Plugin:
+    """The plug-in for a model file; its spec follows from the file's inputs and outputs, and from the options
+    about them.
 
     Raises:
         UserError: the file, a shape or the samples cannot be used; nothing is kept.
@@ -47,10 +47,10 @@ def model_folder(
     flag = f"--{kind} {path}"
     _check_kind(kind, path, flag)
     files = {"file": path.absolute()}
-    if samples is not None:
-        files["samples"] = Path(samples).absolute()
+    if options.samples is not None:
+        files["samples"] = Path(options.samples).absolute()
         if not files["samples"].is_file():
-            raise UserError(f"--samples {samples}: no such file")
+            raise UserError(f"--samples {options.samples}: no such file")
     absent = missing(LIBRARIES[kind])
     if absent:
         raise UserError(
@@ -58,8 +58,9 @@ def model_folder(
         )
     fields = ModelFileFields(
         kind=kind,
-        name=_name(path),
-        shapes=dict(_shape(text) for text in shapes),
+        name=options.name or _name(path),
+        shapes=dict(_shape(text) for text in options.shapes),
+        parameters={"signature": options.signature} if options.signature else {},
         requires=LIBRARIES[kind],
     )
     request = BuildRequest(
