@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import yaml
 from pydantic import ValidationError
 
 from servegrid.domain.arrays import Arrays
 from servegrid.domain.errors import UnsupportedError, unknown
 from servegrid.domain.spec import ModelSpec
 from servegrid.domain.values import TRITON_DTYPES, Format, Interface, Tensor, Value
-from servegrid.domain.yaml_files import explain
+from servegrid.domain.yaml_files import dump_yaml, explain
 from servegrid.frameworks.fields import ModelFileJob, Parameters
 from servegrid.frameworks.file_plugin import TEMPLATE
 from servegrid.frameworks.networks import FRAMEWORKS, Network
@@ -79,9 +78,7 @@ def _read(job: ModelFileJob) -> None:
     np.savez(data / "samples.npz", allow_pickle=False, **x)
     interface, scales = _run(job, reader, resolved, outputs, x)
     spec = _spec(job, interface, reader.FORMATS, scales, opset, len(next(iter(x.values()))))
-    (job.output / "model.yaml").write_text(
-        yaml.safe_dump(spec.model_dump(mode="json", exclude_none=True), sort_keys=False), encoding="utf-8"
-    )
+    (job.output / "model.yaml").write_text(dump_yaml(spec), encoding="utf-8")
 
 
 def one_line(error: Exception) -> str:
@@ -279,7 +276,7 @@ def _spec(
         ("fp32", 1e-4, {"relative": 1e-3, "cosine": 0.9999, "agreement": 0.999}),
         ("fp16", 2e-2, {"relative": 2e-2, "cosine": 0.999, "agreement": 0.95}),
     ):
-        own = {name: {"absolute": share * scale, **bounds} for name, scale in scales.items()}
+        own = {name: {"absolute": float(f"{share * scale:.3g}"), **bounds} for name, scale in scales.items()}
         several = {"absolute": share, **bounds, "outputs": own}
         tolerances[precision] = several if len(own) > 1 else next(iter(own.values()))
     return ModelSpec.model_validate(

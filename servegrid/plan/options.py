@@ -20,6 +20,7 @@ from servegrid.plan.selection import Panel, Selection
 ALL = "all"
 QUEUE = "default"
 MODEL_FILES: tuple[ModelFile, ...] = get_args(ModelFile)
+MODEL_FLAGS = [f"--{kind.replace('_', '-')}" for kind in MODEL_FILES]
 PATHS = (*MODEL_FILES, "samples", "model_dir", "ca_file", "headers_file")
 """Options that name one file or folder."""
 
@@ -116,7 +117,7 @@ class SweepOptions(Selection):
             flags = " and ".join("--" + name.replace("_", "-") for name in named)
             raise ValueError(f"{flags}: give one of them")
         if (self.shapes or self.samples is not None) and self.model_file is None:
-            raise ValueError("--shape and --samples go with --onnx, --torchscript or --savedmodel")
+            raise ValueError(f"--shape and --samples go with {' or '.join(MODEL_FLAGS)}")
         if self.name is not None and self.model_file is None:
             raise ValueError("--name goes with a model file: a folder's name is in its model.yaml")
         if self.signature is not None and self.savedmodel is None:
