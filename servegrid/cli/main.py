@@ -25,7 +25,7 @@ from servegrid.cli.init import init
 from servegrid.cli.reporting import bundle, history, report
 from servegrid.cli.table import print_table, say
 from servegrid.domain.errors import ServegridError, UserError, printable, refusal
-from servegrid.plan.options import SweepOptions, with_sweep_options
+from servegrid.plan.options import MODEL_FILES, SweepOptions, with_sweep_options
 from servegrid.store.site import default_site
 
 app = typer.Typer(
@@ -101,7 +101,7 @@ def plan(options: SweepOptions) -> None:
     with_sweep_options,
     without=(
         *("models", "variant", "formats", "precisions", "accelerators", "instances"),
-        *("onnx", "torchscript", "savedmodel", "shapes", "samples", "model_dir", "workers", "queue"),
+        *(*MODEL_FILES, "shapes", "samples", "name", "signature", "model_dir", "workers", "queue"),
     ),
 )
 def why(

@@ -17,6 +17,7 @@ from servegrid.domain.errors import UnsupportedError, unknown
 from servegrid.domain.spec import ModelSpec
 from servegrid.domain.values import TRITON_DTYPES, Format, Interface, Tensor, Value
 from servegrid.domain.yaml_files import dump_yaml, explain
+from servegrid.formats import FORMATS
 from servegrid.frameworks.fields import ModelFileJob, Parameters
 from servegrid.frameworks.file_plugin import TEMPLATE
 from servegrid.frameworks.networks import FRAMEWORKS, Network
@@ -258,11 +259,15 @@ def _spec(
     """Tolerances are shares of an output's largest value, for what a file's values mean is not known."""
     floats = {t.dtype for t in (*interface.inputs, *interface.outputs)}
     precisions = ["fp32", "fp16"] if "float32" in floats else ["fp32"]
+    batch = _fixed(interface.inputs)
+    no_engines = batch or any(
+        -1 in tensor.shape[1:] for tensor in interface.inputs
+    )  # they are for given shapes
     wanted = {
         name: entry | {"precisions": [p for p in precisions if p in entry["precisions"]]}
         for name, entry in formats.items()
+        if not (FORMATS[name].engines and no_engines)
     }
-    batch = _fixed(interface.inputs)
     serving = {"max_batch_size": 0 if batch else MAX_BATCH, "preferred_batch_sizes": [] if batch else [4, 8]}
     variant = {
         "parameters": job.fields.parameters,

@@ -20,6 +20,7 @@ SIGNATURE = "serving_default"
 FORMATS: dict[Format, dict[str, Any]] = {
     "tf-savedmodel": {"export": "tf-savedmodel", "precisions": ["fp32"]},
     "onnx": {"export": "onnx", "precisions": ["fp32", "fp16"]},
+    "tf-trt": {"export": "tf-savedmodel", "precisions": ["fp32", "fp16"]},
 }
 OPSET = 17
 

@@ -71,8 +71,14 @@ class SweepOptions(Selection):
     torchscript: Annotated[str | None, Panel.OWN] = Field(
         None, description="A TorchScript file instead; loading it runs the code that it holds"
     )
+    torch_export: Annotated[str | None, Panel.OWN] = Field(
+        None, description="A file of torch.export.save instead; loading it may run code that it holds"
+    )
     savedmodel: Annotated[str | None, Panel.OWN] = Field(
         None, description="The folder of a TensorFlow SavedModel instead"
+    )
+    keras: Annotated[str | None, Panel.OWN] = Field(
+        None, description="A .keras file instead; no code that it holds is run"
     )
     shapes: Annotated[tuple[str, ...], Panel.OWN] = Field(
         (), description="NAME=1,3,224,224: an input's shape, where the model file leaves it open"
