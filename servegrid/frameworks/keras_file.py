@@ -81,4 +81,4 @@ def _parse(path: Path) -> Any:
 
 def _output_names(model: Any) -> list[str]:
     keys: Any = getattr(model, "_outputs_struct", None)
-    return list(keys) if isinstance(keys, dict) else list(model.output_names)
+    return sorted(keys) if isinstance(keys, dict) else list(model.output_names)

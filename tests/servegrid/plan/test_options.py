@@ -67,7 +67,7 @@ def called(*arguments: str) -> SweepOptions:
 
 
 def test_every_field_is_an_option() -> None:
-    alone = {"torchscript", "savedmodel", "model_dir"}  # they exclude the others
+    alone = {"torchscript", "torch_export", "savedmodel", "keras", "model_dir"}  # they exclude the others
     of_savedmodel = {"savedmodel": "f", "signature": "classify"}
     assert {*GIVEN, *OTHER_MODELS, *alone, *of_savedmodel} == set(SweepOptions.model_fields)
     assert called(*ARGUMENTS.split()) == SweepOptions.model_validate(GIVEN)

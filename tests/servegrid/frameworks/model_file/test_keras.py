@@ -27,8 +27,9 @@ pooled = layers.GlobalAveragePooling1D()(layers.Dense(4)(a))
 h = layers.Concatenate()([pooled, layers.Flatten()(layers.Embedding(9, 3)(b))])
 heads = {"logits": layers.Dense(2)(h), "a_score": layers.Dense(1)(h)}
 keras.Model({"seq": a, "extra": b}, heads).save(f"{folder}/dicts.keras")
-keras.Sequential([keras.Input((9, 9, 1)), layers.Conv2D(4, 3), layers.BatchNormalization(), layers.Dropout(0.5),
-                  layers.Flatten(), layers.Dense(3, name="head")]).save(f"{folder}/sequential.keras")
+parts = [layers.Conv2D(4, 3), layers.BatchNormalization(), layers.Dropout(0.5), layers.Flatten()]
+sequential = keras.Sequential([keras.Input((9, 9, 1)), *parts, layers.Dense(3, name="head")])
+sequential.save(f"{folder}/sequential.keras")
 keras.Sequential([layers.Dense(3)]).save(f"{folder}/unbuilt.keras")
 keras.Model(x, layers.Lambda(lambda t: t * 2)(x)).save(f"{folder}/lambda.keras")
 class Own(layers.Layer):
@@ -66,8 +67,8 @@ for name in ("one", "sequential", "dicts"):
     model = keras.models.load_model(f"{folder}/{name}.keras")
     answer = model(x if len(x) > 1 else next(iter(x.values())), training=False)
     wanted = answer if isinstance(answer, dict) else {spec.outputs[0].name: answer}
-    served = tf.saved_model.load(str(made["tf-savedmodel"] / "model.savedmodel")).signatures["serving_default"]
-    found = served(**{k: tf.constant(v) for k, v in x.items()})
+    served = tf.saved_model.load(str(made["tf-savedmodel"] / "model.savedmodel"))
+    found = served.signatures["serving_default"](**{k: tf.constant(v) for k, v in x.items()})
     np.savez(
         Path(folder) / f"{name}.npz",
         **{f"x/{k}": v for k, v in x.items()},

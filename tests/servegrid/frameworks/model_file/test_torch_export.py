@@ -69,7 +69,6 @@ cases = [{"id": "text", "file": "text.pt2", "shapes": shapes}] + [
 """
 EXPORT = """
 import numpy as np
-from servegrid.formats.aoti.session import as_tuple
 from servegrid.frameworks.framework_steps import export
 from servegrid.frameworks.plugin_steps import prepare
 from servegrid.frameworks.steps import parse_fields
@@ -86,7 +85,8 @@ for name in ("text", "image", "fixed"):
     spec = ModelSpec.model_validate(yaml.safe_load((plugin / "model.yaml").read_text()))
     prepared = {"prepared": step(prepare, "prepared", plugin, {}, variant="file")}
     network = {"framework": "torch_export", "interface": spec.interface({}).model_dump(), "opset": spec.opset}
-    made = {f: step(export, f, plugin, prepared, format=f, **network) for f in ("torch-export", "onnx", "ts-trace")}
+    formats = ("torch-export", "onnx", "ts-trace")
+    made = {f: step(export, f, plugin, prepared, format=f, **network) for f in formats}
     with np.load(plugin / "data" / "samples.npz") as file:
         x = [torch.from_numpy(file[t.name][: 2 if name == "fixed" else 7]) for t in spec.inputs]
     wanted = torch.utils._pytree.tree_leaves(torch.export.load(f"{folder}/{name}.pt2").module()(*x))
