@@ -118,9 +118,9 @@ def test_an_edited_tolerance_rebuilds_only_what_reads_it(servegrid: Run, net: Pa
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (("folder",), "--onnx or --torchscript or --savedmodel"),
+        (("folder",), "--onnx or --torchscript or --torch-export or --savedmodel or --keras"),
         (("folder", "--onnx", "no.onnx"), "--onnx .*no.onnx: no such file"),
-        (("folder", "--onnx", "text.onnx"), "--onnx .*text.onnx: not an ONNX model"),
+        (("folder", "--onnx", "text.onnx"), "--onnx .*text.onnx: a web page"),
         (("full", "--onnx", "text.onnx"), "full exists; name a folder that is new or empty"),
         (("text.onnx", "--onnx", "text.onnx"), "text.onnx exists"),
         (("folder", "--onnx", "text.onnx", "--torchscript", "x"), "--onnx and --torchscript: give one"),
