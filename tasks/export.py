@@ -25,7 +25,9 @@ LIBRARIES: dict[ExportFormat, tuple[str, ...]] = {
 EXPORTERS: dict[tuple[Framework, ExportFormat], tuple[str, ...]] = {
     ("torch", "onnx"): ("torch", "onnxscript"),
     ("tensorflow", "onnx"): ("tensorflow", "tf2onnx"),
+    ("torch_export", "onnx"): ("torch", "onnxscript"),
     ("savedmodel", "onnx"): ("tensorflow", "tf2onnx"),
+    ("keras", "onnx"): ("tensorflow", "tf2onnx"),
 }
 """Distributions that an export from the framework to the format needs in addition."""
 

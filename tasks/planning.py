@@ -5,18 +5,19 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from servegrid.campaign.campaign import create, keep_plans, read
 from servegrid.domain.errors import UnsupportedError, UserError, unknown
 from servegrid.domain.plugins import Plugin, load_profile
 from servegrid.domain.profile import GpuProfile
 from servegrid.domain.releases import load_releases, why_not_on
-from servegrid.domain.values import Bounds, Cell, Excluded
+from servegrid.domain.values import Bounds, Cell, Excluded, instances_of
 from servegrid.formats import FORMATS
 from servegrid.host.environment import card_name, how_to_install, matches, missing
 from servegrid.loadgen.choosing import choose_generator
 from servegrid.plan.matrix import Plan, expand
-from servegrid.plan.model_plan import KeptPlan, ModelPlan, with_generator
+from servegrid.plan.model_plan import KeptPlan, ModelPlan, with_generator, with_identity
 from servegrid.plan.models import known_models, load_model
 from servegrid.plan.options import SweepOptions
 from servegrid.plan.server_choosing import adapt_to_server, choose_server
@@ -52,7 +53,7 @@ def plan_for_any_host(options: SweepOptions, site: Site) -> tuple[ModelPlan, ...
         for plugin in plugins:
             variant = choose_variant(options, plugin.spec)
             cells = expand(plugin.spec, variant, profile, capabilities, options, releases)
-            adapted = adapt_to_server(cells, choice, capabilities)
+            adapted = adapt_to_server(with_identity(cells, plugin), choice, capabilities)
             found.append(ModelPlan(plugin=plugin, profile=profile, server=choice, plan=adapted))
     return tuple(found)
 
@@ -122,12 +123,14 @@ def cell_by_name(name: str, options: SweepOptions, site: Site) -> tuple[ModelPla
     Raises:
         UserError: no model has such a cell.
     """
-    bounds = Bounds.of_name(name).model_dump(exclude_none=True)
+    named: dict[str, Any] = Bounds.of_name(name).model_dump(exclude_none=True)
+    if instances := instances_of(name):
+        named["instances"] = (instances,)
     names: list[str] = []
     models = known_models(site.models)
     for model in [m for m in models if name.startswith(f"{m}-")] or models:
         for variant in load_model(site.models, model).spec.variants:
-            one = options.model_copy(update={"models": (model,), "variant": variant, **bounds})
+            one = options.model_copy(update={"models": (model,), "variant": variant, **named})
             for entry in plan(one, site):
                 found: dict[str, tuple[Cell, str | None]] = {c.name: (c, None) for c in entry.plan.cells}
                 found.update({e.cell.name: (e.cell, e.reason) for e in entry.plan.excluded})

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from servegrid.bundle.failure import bundle_failure
-from servegrid.bundle.folder import copy, new_folder, write_json
+from servegrid.bundle.folder import copy, new_bundle, write_json
 from servegrid.bundle.start_scripts import REPOSITORY, hosted, write_starts
 from servegrid.campaign import results
 from servegrid.campaign.campaign_folders import newest_first, no_campaign
@@ -47,7 +47,7 @@ def bundle(campaign: Path, cell: str, target: Path, site: Site, profile: str | N
         bundle_failure(campaign, row, target, site)
         return row
     options = campaign_options(campaign)
-    with new_folder(target) as fresh:
+    with new_bundle(target) as fresh:
         layout = CampaignLayout(folder=campaign)
         files = layout.written(row["profile"], cell)
         copy(files.repository(cell), fresh / REPOSITORY, (campaign, site.store.root))

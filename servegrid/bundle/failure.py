@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from servegrid.bundle.folder import copy, new_folder, write_json, write_script
+from servegrid.bundle.folder import copy, new_bundle, write_json, write_script
 from servegrid.bundle.start_scripts import REPOSITORY, hosted, write_starts
 from servegrid.campaign.columns import OBJECTS, parse_json
 from servegrid.campaign.layout import CampaignLayout
@@ -35,7 +35,7 @@ def bundle_failure(campaign: Path, row: Row, target: Path, site: Site) -> None:
         UserError: a file that the step read is missing, or a link leads out of its folder.
     """
     files = CampaignLayout(folder=campaign).written(row["profile"], row["cell"])
-    with new_folder(target) as fresh:
+    with new_bundle(target) as fresh:
         write_json(fresh / "cell.json", _spec(row))
         for path in _logs(files.logs, row):
             copy(path, fresh / "logs" / path.name, (path,))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,31 +10,21 @@ from typing import Any
 
 from servegrid.campaign.columns import to_json
 from servegrid.domain.errors import UserError
-from servegrid.host.files import digest_file
+from servegrid.host.files import digest_file, new_folder
 
 
 @contextmanager
-def new_folder(target: Path) -> Iterator[Path]:
-    """A folder to fill, which becomes `target` with the digests of its files; nothing is left of one that
-    fails.
+def new_bundle(target: Path) -> Iterator[Path]:
+    """A folder to fill, which becomes `target` with the digests of its files.
 
     Raises:
         UserError: the target is there already, and not empty.
     """
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise UserError(f"{target} exists; name a folder that is new or empty")
-    fresh = target.with_name(f".{target.name}.{os.getpid()}")
-    try:
-        fresh.mkdir(parents=True)
+    with new_folder(target) as fresh:
         yield fresh
         files = sorted(path for path in fresh.rglob("*") if path.is_file())
         lines = [f"{digest_file(path)}  {path.relative_to(fresh).as_posix()}\n" for path in files]
         (fresh / "SHA256SUMS").write_text("".join(lines), encoding="utf-8")
-        if target.exists():
-            target.rmdir()
-        fresh.rename(target)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def copy(source: Path, target: Path, roots: Sequence[Path]) -> None:

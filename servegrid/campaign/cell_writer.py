@@ -126,7 +126,7 @@ class CellWriter:
         )
 
     def _head(self, cell: Cell) -> Row:
-        head = common(self.campaign, cell.name, cell.product, cell.profile, self.host, self.versions)
+        head = common(self.campaign, cell, self.host, self.versions)
         return head | {"flow_run": self.run, "worker_pid": os.getpid()}
 
     def _command(self, cell: Cell) -> str:
@@ -137,7 +137,7 @@ class CellWriter:
             "formats": (product.format,),
             "precisions": (product.precision,),
             "accelerators": (product.accelerator,),
-            "instances": cell.dynamic.instances,
+            "instances": (cell.dynamic.instances,),
             "generator": cell.online.generator,
         }
         options = self.options.only(product.model, cell.profile).model_copy(update=one)

@@ -61,6 +61,8 @@ PUBLISHED_KEYS = (
 COMMON: dict[str, pl.DataType] = {
     **dict.fromkeys(("campaign", "cell", "profile", "gpu", "cpu", "host", "model", "variant"), pl.String()),
     "parameters": pl.String(),
+    "model_digest": pl.String(),
+    "settings": pl.List(pl.String()),
     **dict.fromkeys(("export_format", "export_precision", "format", "precision"), pl.String()),
     **dict.fromkeys(("accelerator", "accelerator_precision"), pl.String()),
     "opset": pl.Int64(),

@@ -6,18 +6,18 @@ import json
 
 from servegrid.campaign.results import Row
 from servegrid.domain.roofline import Roofline
-from servegrid.domain.values import Cell, LoadPlan, Precision, Product, Serving
+from servegrid.domain.values import Cell, LoadPlan, Precision, Serving
 from servegrid.host.environment import Host
 
 
-def common(
-    campaign: str, name: str, product: Product, profile: str, host: Host, versions: dict[str, str]
-) -> Row:
+def common(campaign: str, cell: Cell, host: Host, versions: dict[str, str]) -> Row:
     """The columns that every row of a cell begins with."""
+    product = cell.product
     row: Row = {
         "campaign": campaign,
-        "cell": name,
-        "profile": profile,
+        "cell": cell.name,
+        "profile": cell.profile,
+        "settings": list(cell.settings),
         "gpu": host.gpu,
         "cpu": host.cpu,
         "host": host.name,

@@ -1,4 +1,4 @@
-"""`servegrid`: plan, why, sweep, report, bundle, history, compare, tune, doctor, pools.
+"""`servegrid`: init, plan, why, sweep, report, bundle, history, compare, tune, doctor, pools.
 
 Exit codes: 0 done; 1 a cell is `error` or `failed_accuracy`, was not reached, or has regressed; 2 the input
 is wrong or the host is not ready; 130 interrupted.
@@ -21,10 +21,11 @@ from typer.core import TyperCommand
 
 from flows.local_server import api, prepare_environment
 from servegrid.cli.comparing import compare, tune
+from servegrid.cli.init import init
 from servegrid.cli.reporting import bundle, history, report
 from servegrid.cli.table import print_table, say
 from servegrid.domain.errors import ServegridError, UserError, printable, refusal
-from servegrid.plan.options import SweepOptions, with_sweep_options
+from servegrid.plan.options import MODEL_FILES, SweepOptions, with_sweep_options
 from servegrid.store.site import default_site
 
 app = typer.Typer(
@@ -100,7 +101,7 @@ def plan(options: SweepOptions) -> None:
     with_sweep_options,
     without=(
         *("models", "variant", "formats", "precisions", "accelerators", "instances"),
-        *("onnx", "torchscript", "savedmodel", "shapes", "samples", "model_dir", "workers", "queue"),
+        *(*MODEL_FILES, "shapes", "samples", "name", "signature", "model_dir", "workers", "queue"),
     ),
 )
 def why(
@@ -177,7 +178,7 @@ def sweep(
         raise typer.Exit(1)
 
 
-for command in (report, bundle, history, compare, tune):
+for command in (init, report, bundle, history, compare, tune):
     app.command(cls=Command)(command)
 
 

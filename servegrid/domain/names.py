@@ -77,6 +77,12 @@ def _unique(given: tuple[Item, ...]) -> tuple[Item, ...]:
     return given
 
 
+def _split(given: object) -> object:
+    if isinstance(given, str):
+        return given.split(",")
+    return (given,) if isinstance(given, int) else given  # options of earlier versions hold one number
+
+
 def _finite(given: Item) -> Item:
     if isinstance(given, float) and not math.isfinite(given):
         raise ValueError("expected a finite number")
@@ -91,6 +97,8 @@ def _argument(given: str) -> str:
 
 Number = BeforeValidator(_number)
 Count = Annotated[int, Number, Field(ge=1, le=LARGEST_INT32)]
+CountList = Annotated[tuple[Count, ...], BeforeValidator(_split), AfterValidator(_unique)]
+"""Counts, or a text of counts with commas between them."""
 CountOrZero = Annotated[int, Number, Field(ge=0, le=LARGEST_INT32)]
 Bytes = Annotated[int, Number, Field(ge=1, le=LARGEST_INT64)]
 Opset = Annotated[int, Number, Field(ge=1, le=NEWEST_OPSET)]

@@ -17,13 +17,17 @@ class Plugin(Value):
     """A model folder and its spec.
 
     paths: other folders from which its Python files import;
-    files: digests of the files and folders that parameters of the command line name.
+    files: digests of the files and folders that parameters of the command line name;
+    model_digest: SHA-256 of the model's file, if the folder is made of one;
+    settings: the fields of the spec that `--set` changed, as KEY=JSON.
     """
 
     spec: ModelSpec
     folder: Path
     paths: tuple[Path, ...] = ()
     files: dict[str, str] = Field({})
+    model_digest: str | None = None
+    settings: tuple[str, ...] = ()
 
     @property
     def prepares(self) -> bool:

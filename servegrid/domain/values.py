@@ -6,6 +6,7 @@ Each value is validated once, here, and never changed.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from pathlib import Path
 from typing import Literal
@@ -17,8 +18,8 @@ from servegrid.domain.slo import Slo
 
 Format = Literal["ts-trace", "ts-script", "aoti", "onnx", "trt", "tf-savedmodel", "tf-trt"]
 ExportFormat = Literal["ts-trace", "ts-script", "torch-export", "onnx", "tf-savedmodel"]
-ModelFile = Literal["onnx", "torchscript", "savedmodel"]
-Framework = Literal["torch", "tensorflow", "onnx", "torchscript", "savedmodel"]
+ModelFile = Literal["onnx", "torchscript", "torch_export", "savedmodel", "keras"]
+Framework = Literal["torch", "tensorflow", "onnx", "torchscript", "torch_export", "savedmodel", "keras"]
 Precision = Literal["fp32", "fp16", "bf16", "int8"]
 Accelerator = Literal["none", "trt", "amp"]
 Batching = Literal["disabled", "static", "dynamic"]
@@ -46,6 +47,8 @@ TRITON_DTYPES = {
 }
 """NumPy's name of a data type -> Triton's (Triton, model configuration, "Datatypes")."""
 
+SHOWN_DIGITS = 8
+"""Of a digest, in a cell's name."""
 NOT_RUN = "not_run.txt"
 """An artifact with this file was built but cannot run here; the file holds the reason."""
 
@@ -81,12 +84,14 @@ class Product(Value):
     """The model, format and precision to build; the key of a build stage holds the fields that the stage
     reads.
 
+    `model_digest`: SHA-256 of the model's file, which tells files of one name apart; None: a model in Python.
     `random_weights`: the plug-in seeds its network and data, so nothing is prepared and no metric has a
     meaning.
     """
 
     model: str
     variant: str
+    model_digest: str | None = None
     parameters: dict[str, Scalar] = {}
     export_format: ExportFormat
     export_precision: Precision = "fp32"
@@ -204,7 +209,10 @@ class Bounds(Value):
 
 
 class Cell(Value):
-    """One product, served statically (offline) and dynamically (online) on one profile."""
+    """One product, served statically (offline) and dynamically (online) on one profile.
+
+    `settings`: the fields of model.yaml that `--set` changed, as KEY=JSON.
+    """
 
     product: Product
     static: Serving
@@ -213,20 +221,32 @@ class Cell(Value):
     online: LoadPlan
     profile: str
     bounds: Bounds = Bounds()
+    settings: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """Unique on its profile. Holds what varies in a matrix, in a fixed order, and the bounds of a
-        sweep: results of a bounded sweep are never compared with those of a full one."""
+        """Unique on its profile. Holds what varies in a matrix, in a fixed order, and digests of the model's
+        file and of the settings, and the bounds of a sweep: results of two files of one name, of other
+        settings, or of a bounded sweep are never compared."""
         p = self.product
-        parts = [p.model, p.variant, p.format, p.precision]
+        file = [p.model_digest[:SHOWN_DIGITS]] if p.model_digest else []
+        parts = [p.model, p.variant, *file, p.format, p.precision]
         if p.export_format != p.format:
             parts.append(f"from-{p.export_format}")
         if p.accelerator != "none":
             parts.append(p.accelerator)
         if self.dynamic.instances > 1:
             parts.append(f"x{self.dynamic.instances}")
+        if self.settings:
+            digest = hashlib.sha256("\n".join(self.settings).encode()).hexdigest()
+            parts.append(f"set_{digest[:SHOWN_DIGITS]}")
         return "-".join(parts) + self.bounds.suffix
+
+
+def instances_of(name: str) -> int | None:
+    """The number of instances in a cell's name; None: it names none."""
+    found = re.search(r"-x([1-9]\d*)(?:-set_[0-9a-f]+)?(?:-b\d+)?(?:-c\d+)?$", name)
+    return int(found[1]) if found else None
 
 
 class Excluded(Value):

@@ -65,6 +65,13 @@ def load_yaml(path: Path, kind: type[SpecT], context: Any = None) -> SpecT:
         raise UserError(f"{path}: {explain(error, kind)}") from error
 
 
+def dump_yaml(value: Value) -> str:
+    """A value as YAML for people to read: short lists and mappings take one line, fields without a value
+    none."""
+    data = value.model_dump(mode="json", exclude_none=True)
+    return yaml.safe_dump(data, sort_keys=False, default_flow_style=None, width=110)
+
+
 def parse_yaml(text: str) -> Any:
     """The value of a YAML text; raises ValueError with the reason in one line."""
     try:

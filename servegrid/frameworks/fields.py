@@ -10,12 +10,13 @@ from servegrid.domain.values import ExportFormat, Framework, Interface, ModelFil
 from servegrid.store.job import Fields, Job
 
 DeviceKind = Literal["cpu", "gpu"]
+Parameters = dict[str, Scalar]
 
 
 class PluginFields(Fields):
     """The model's parameters, which its Python files take as arguments."""
 
-    parameters: dict[str, Scalar]
+    parameters: Parameters
 
 
 class PrepareFields(PluginFields):
@@ -86,12 +87,13 @@ class CeilingsFields(Fields):
 
 
 class ModelFileFields(Fields):
-    """The kind of a model file, the name of the model that is made of it, fixed shapes of its inputs, and the
-    distributions that it needs."""
+    """The kind of a model file, the name of the model that is made of it, fixed shapes of its inputs, the
+    parameters with which it is read, and the distributions that it needs."""
 
     kind: ModelFile
     name: str
     shapes: dict[str, tuple[int, ...]]
+    parameters: Parameters = Field({})
     requires: tuple[str, ...]
 
 

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import yaml
 from pydantic import ValidationError
 
 from servegrid.domain.arrays import Arrays
 from servegrid.domain.errors import UnsupportedError, unknown
 from servegrid.domain.spec import ModelSpec
 from servegrid.domain.values import TRITON_DTYPES, Format, Interface, Tensor, Value
-from servegrid.domain.yaml_files import explain
-from servegrid.frameworks.fields import ModelFileJob
+from servegrid.domain.yaml_files import dump_yaml, explain
+from servegrid.formats import FORMATS
+from servegrid.frameworks.fields import ModelFileJob, Parameters
 from servegrid.frameworks.file_plugin import TEMPLATE
 from servegrid.frameworks.networks import FRAMEWORKS, Network
 
@@ -44,13 +44,13 @@ class Reader(Protocol):
     FORMATS: dict[Format, dict[str, Any]]
     """`formats` of its model.yaml."""
 
-    def declared(self, path: Path) -> tuple[list[Declared], list[Declared], int]:
+    def declared(self, path: Path, parameters: Parameters) -> tuple[list[Declared], list[Declared], int]:
         """Inputs, outputs, and the opset of its ONNX export; raises UnsupportedError."""
 
     def copy(self, path: Path, target: Path) -> None:
         """The file, complete, as `target`; raises UnsupportedError."""
 
-    def open_network(self, path: Path, interface: Interface) -> Network:
+    def open_network(self, path: Path, interface: Interface, parameters: Parameters) -> Network:
         """The file in its own framework."""
 
 
@@ -69,7 +69,7 @@ def read_model_file(job: ModelFileJob) -> None:
 def _read(job: ModelFileJob) -> None:
     reader: Reader = importlib.import_module(FRAMEWORKS[job.fields.kind])
     samples = _samples(job.inputs["samples"]) if "samples" in job.inputs else None
-    inputs, outputs, opset = reader.declared(job.inputs["file"])
+    inputs, outputs, opset = reader.declared(job.inputs["file"], job.fields.parameters)
     resolved = resolve(inputs, job.fields.shapes, samples)
     for name in ("prepare.py", "dataloader.py"):
         shutil.copy(TEMPLATE / name, job.output / name)
@@ -77,12 +77,9 @@ def _read(job: ModelFileJob) -> None:
     reader.copy(job.inputs["file"], data / reader.FILE)
     x = samples or random_samples(resolved)
     np.savez(data / "samples.npz", allow_pickle=False, **x)
-    found, scales = _run(reader, data / reader.FILE, resolved, outputs, x)
-    interface, count = Interface(inputs=resolved, outputs=found), len(next(iter(x.values())))
-    spec = _spec(job, interface, reader.FORMATS, scales, opset, count)
-    (job.output / "model.yaml").write_text(
-        yaml.safe_dump(spec.model_dump(mode="json", exclude_none=True), sort_keys=False), encoding="utf-8"
-    )
+    interface, scales = _run(job, reader, resolved, outputs, x)
+    spec = _spec(job, interface, reader.FORMATS, scales, opset, len(next(iter(x.values()))))
+    (job.output / "model.yaml").write_text(dump_yaml(spec), encoding="utf-8")
 
 
 def one_line(error: Exception) -> str:
@@ -216,14 +213,15 @@ def random_samples(tensors: tuple[Tensor, ...]) -> Arrays:
 
 
 def _run(
-    reader: Reader, path: Path, inputs: tuple[Tensor, ...], outputs: list[Declared], x: Arrays
-) -> tuple[tuple[Tensor, ...], dict[str, float]]:
-    """Outputs as the model gives them for two and for three samples, or for the batch that it takes, and the
-    largest value of each."""
+    job: ModelFileJob, reader: Reader, inputs: tuple[Tensor, ...], outputs: list[Declared], x: Arrays
+) -> tuple[Interface, dict[str, float]]:
+    """Inputs, and outputs as the model gives them for two and for three samples, or for the batch that it
+    takes, and the largest value of each output."""
     names = tuple(Tensor(name=t.name, dtype="float32", shape=(-1,)) for t in outputs)
     answers, sizes = [], (_fixed(inputs),) * 2 if _fixed(inputs) else (2, 3)
     try:
-        network = reader.open_network(path, Interface(inputs=inputs, outputs=names))
+        named = Interface(inputs=inputs, outputs=names)
+        network = reader.open_network(job.output / "data" / reader.FILE, named, job.fields.parameters)
         for size in sizes:
             rows = np.arange(size) % len(next(iter(x.values())))
             answers.append(network.run({name: array[rows] for name, array in x.items()}))
@@ -247,7 +245,7 @@ def _run(
         found.append(_tensor("output", tensor.name, str(two.dtype), (_fixed(inputs) or -1, *same)))
         values = np.abs(three.astype(np.float64))
         scales[tensor.name] = float(values.max(initial=0.0, where=np.isfinite(values))) or 1.0
-    return tuple(found), scales
+    return Interface(inputs=inputs, outputs=tuple(found)), scales
 
 
 def _spec(
@@ -258,23 +256,23 @@ def _spec(
     opset: int,
     samples: int,
 ) -> ModelSpec:
-    """Tolerances are shares of each output's largest value, for what a file's values mean is not known."""
+    """Tolerances are shares of an output's largest value, for what a file's values mean is not known."""
     floats = {t.dtype for t in (*interface.inputs, *interface.outputs)}
     precisions = ["fp32", "fp16"] if "float32" in floats else ["fp32"]
+    batch = _fixed(interface.inputs)
+    no_engines = batch or any(
+        -1 in tensor.shape[1:] for tensor in interface.inputs
+    )  # they are for given shapes
     wanted = {
         name: entry | {"precisions": [p for p in precisions if p in entry["precisions"]]}
         for name, entry in formats.items()
+        if not (FORMATS[name].engines and no_engines)
     }
-    batch = _fixed(interface.inputs)
-    serving = {
-        "max_batch_size": 0 if batch else MAX_BATCH,
-        "preferred_batch_sizes": [] if batch else [4, 8],
-        "max_queue_delay_us": 1,
-    }
+    serving = {"max_batch_size": 0 if batch else MAX_BATCH, "preferred_batch_sizes": [] if batch else [4, 8]}
     variant = {
-        "parameters": {},
+        "parameters": job.fields.parameters,
         "samples": samples,
-        "serving": serving | {"load_timeout_s": 300},
+        "serving": serving | {"max_queue_delay_us": 1, "load_timeout_s": 300},
         "offline": {"batch_sizes": [batch] if batch else [1, 4, 8]},
         "online": {"client_batch": batch or 1, "concurrency": [1, 4, 16]},
     }
@@ -283,8 +281,9 @@ def _spec(
         ("fp32", 1e-4, {"relative": 1e-3, "cosine": 0.9999, "agreement": 0.999}),
         ("fp16", 2e-2, {"relative": 2e-2, "cosine": 0.999, "agreement": 0.95}),
     ):
-        own = {name: {"absolute": share * scale, **bounds} for name, scale in scales.items()}
-        tolerances[precision] = {"absolute": share, **bounds, "outputs": own}
+        own = {name: {"absolute": float(f"{share * scale:.3g}"), **bounds} for name, scale in scales.items()}
+        several = {"absolute": share, **bounds, "outputs": own}
+        tolerances[precision] = several if len(own) > 1 else next(iter(own.values()))
     return ModelSpec.model_validate(
         {
             "name": job.fields.name,

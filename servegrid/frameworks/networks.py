@@ -14,7 +14,9 @@ FRAMEWORKS: dict[Framework, str] = {
     "tensorflow": "servegrid.frameworks.tensorflow_network",
     "onnx": "servegrid.frameworks.onnx_file",
     "torchscript": "servegrid.frameworks.torchscript_file",
+    "torch_export": "servegrid.frameworks.torch_export_file",
     "savedmodel": "servegrid.frameworks.savedmodel_file",
+    "keras": "servegrid.frameworks.keras_file",
 }
 """Framework -> the module that has its `load`; one process imports one of them."""
 

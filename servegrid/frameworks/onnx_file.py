@@ -17,7 +17,7 @@ from servegrid.domain.arrays import Arrays
 from servegrid.domain.errors import UnsupportedError
 from servegrid.domain.values import Format, Interface
 from servegrid.frameworks import onnx_counting
-from servegrid.frameworks.fields import ExportJob, NetworkJob
+from servegrid.frameworks.fields import ExportJob, NetworkJob, Parameters
 from servegrid.frameworks.file_plugin import PROTOBUF_LIMIT
 from servegrid.frameworks.model_file import Declared, one_line
 from servegrid.hosting.onnx_options import cpu_options
@@ -29,7 +29,7 @@ FORMATS: dict[Format, dict[str, Any]] = {"onnx": {"export": "onnx", "precisions"
 class OnnxNetwork:
     """The file as it is."""
 
-    def __init__(self, path: Path, interface: Interface) -> None:
+    def __init__(self, path: Path, interface: Interface, parameters: Parameters) -> None:
         self.path = path
         self.session = onnxruntime.InferenceSession(
             str(path), cpu_options(), providers=["CPUExecutionProvider"]
@@ -51,7 +51,7 @@ class OnnxNetwork:
         shutil.copy(self.path, job.output / FILE)
 
 
-def declared(path: Path) -> tuple[list[Declared], list[Declared], int]:
+def declared(path: Path, parameters: Parameters) -> tuple[list[Declared], list[Declared], int]:
     """The graph's inputs, without those that have a value, and outputs; its opset."""
     model = _parse(path)
     fixed = {tensor.name for tensor in model.graph.initializer}
@@ -87,7 +87,7 @@ open_network = OnnxNetwork
 
 def load(job: NetworkJob) -> OnnxNetwork:
     """The prepared file, always on the CPU: only its outputs are used."""
-    return OnnxNetwork(job.inputs["prepared"] / FILE, job.fields.interface)
+    return OnnxNetwork(job.inputs["prepared"] / FILE, job.fields.interface, job.fields.parameters)
 
 
 def _parse(path: Path) -> Any:

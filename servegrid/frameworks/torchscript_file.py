@@ -11,7 +11,7 @@ import torch
 from servegrid.domain.arrays import Arrays
 from servegrid.domain.errors import UnsupportedError
 from servegrid.domain.values import Format, Interface
-from servegrid.frameworks.fields import ExportJob, NetworkJob
+from servegrid.frameworks.fields import ExportJob, NetworkJob, Parameters
 from servegrid.frameworks.model_file import Declared, one_line
 from servegrid.frameworks.torch_network import TorchNetwork
 
@@ -23,7 +23,7 @@ OPSET = 17
 class TorchScriptNetwork(TorchNetwork):
     """The file as it is."""
 
-    def __init__(self, path: Path, interface: Interface) -> None:
+    def __init__(self, path: Path, interface: Interface, parameters: Parameters) -> None:
         super().__init__(_parse(path), interface)
         self.path = path
 
@@ -32,7 +32,7 @@ class TorchScriptNetwork(TorchNetwork):
         shutil.copy(self.path, job.output / FILE)
 
 
-def declared(path: Path) -> tuple[list[Declared], list[Declared], int]:
+def declared(path: Path, parameters: Parameters) -> tuple[list[Declared], list[Declared], int]:
     """The arguments of its forward, with types where the graph has them, and `output__i`; no shapes."""
     module = _parse(path)
     schema = module.forward.schema
@@ -62,7 +62,7 @@ open_network = TorchScriptNetwork
 
 def load(job: NetworkJob) -> TorchScriptNetwork:
     """The prepared file, always on the CPU: only its outputs are used."""
-    return TorchScriptNetwork(job.inputs["prepared"] / FILE, job.fields.interface)
+    return TorchScriptNetwork(job.inputs["prepared"] / FILE, job.fields.interface, job.fields.parameters)
 
 
 def _parse(path: Path) -> Any:

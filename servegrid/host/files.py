@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from servegrid.domain.errors import UserError
 
 
 def digest_tree(folder: Path) -> str:
@@ -69,6 +72,26 @@ def write_atomic(path: Path, content: str | bytes) -> None:
         fresh.replace(path)
     finally:
         fresh.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """A folder to fill, which becomes `target`; nothing is left of one that fails.
+
+    Raises:
+        UserError: the target is there already, and not empty.
+    """
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UserError(f"{target} exists; name a folder that is new or empty")
+    fresh = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        fresh.mkdir(parents=True)
+        yield fresh
+        if target.exists():
+            target.rmdir()
+        fresh.rename(target)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def fsync(path: Path) -> None:

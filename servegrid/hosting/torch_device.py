@@ -69,6 +69,8 @@ class TorchSession(ABC):
 
 def as_tuple(answer: Any) -> Tensors:
     """The result of a forward, one tensor or several, as a tuple."""
+    if isinstance(answer, dict):
+        return tuple(answer.values())
     return tuple(answer) if isinstance(answer, tuple | list) else (answer,)
 
 

@@ -62,7 +62,7 @@ def expand(
     with these capabilities; `releases` holds the facts about Triton's releases.
 
     Raises:
-        UserError: the model does not have a variant, format, precision, accelerator or number of instances.
+        UserError: the model does not have a variant, format, precision or accelerator.
     """
     if variant_name not in spec.variants:
         raise unknown(f"variant of {spec.name}", variant_name, spec.variants)
@@ -130,11 +130,7 @@ def _combinations(
     precisions = chosen("precision", selection.precisions, known)
     listed = tuple(dict.fromkeys(a for f in spec.formats.values() for a in f.accelerators))
     accelerators = chosen("accelerator", selection.accelerators, listed)
-    counts = variant.serving.instances
-    if selection.instances is not None:
-        if selection.instances not in counts:
-            raise unknown("number of instances", str(selection.instances), map(str, counts))
-        counts = (selection.instances,)
+    counts = selection.instances or variant.serving.instances
     for format_, precision, accelerator, instances in combinations(formats, precisions, accelerators, counts):
         # An accelerator that the user names is listed with its reason where the format does not have it.
         if selection.accelerators or accelerator in spec.formats[format_].accelerators:

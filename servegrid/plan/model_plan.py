@@ -5,7 +5,7 @@ from __future__ import annotations
 from servegrid.domain.plugins import Plugin
 from servegrid.domain.profile import GpuProfile
 from servegrid.domain.server import ServerChoice
-from servegrid.domain.values import Generator, Value
+from servegrid.domain.values import Cell, Excluded, Generator, Value
 from servegrid.plan.matrix import Plan
 
 Key = tuple[str, str]
@@ -40,6 +40,19 @@ class ModelPlan(Value):
         return KeptPlan(
             model=self.plugin.spec.name, profile=self.profile.name, server=self.server, plan=self.plan
         )
+
+
+def with_identity(plan: Plan, plugin: Plugin) -> Plan:
+    """The plan with the model's file and the settings in each cell's identity."""
+
+    def identified(cell: Cell) -> Cell:
+        product = cell.product.model_copy(update={"model_digest": plugin.model_digest})
+        return cell.model_copy(update={"product": product, "settings": plugin.settings})
+
+    return Plan(
+        cells=tuple(map(identified, plan.cells)),
+        excluded=tuple(Excluded(cell=identified(e.cell), reason=e.reason) for e in plan.excluded),
+    )
 
 
 def with_generator(plan: Plan, generator: Generator) -> Plan:

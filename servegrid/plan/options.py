@@ -12,7 +12,7 @@ import typer
 from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from servegrid.domain.errors import UserError
-from servegrid.domain.names import LONGEST_NAME, check_text
+from servegrid.domain.names import LONGEST_NAME, Name, check_text
 from servegrid.domain.values import ModelFile
 from servegrid.host.files import is_path
 from servegrid.plan.selection import Panel, Selection
@@ -20,6 +20,7 @@ from servegrid.plan.selection import Panel, Selection
 ALL = "all"
 QUEUE = "default"
 MODEL_FILES: tuple[ModelFile, ...] = get_args(ModelFile)
+MODEL_FLAGS = [f"--{kind.replace('_', '-')}" for kind in MODEL_FILES]
 PATHS = (*MODEL_FILES, "samples", "model_dir", "ca_file", "headers_file")
 """Options that name one file or folder."""
 
@@ -70,14 +71,26 @@ class SweepOptions(Selection):
     torchscript: Annotated[str | None, Panel.OWN] = Field(
         None, description="A TorchScript file instead; loading it runs the code that it holds"
     )
+    torch_export: Annotated[str | None, Panel.OWN] = Field(
+        None, description="A file of torch.export.save instead; loading it may run code that it holds"
+    )
     savedmodel: Annotated[str | None, Panel.OWN] = Field(
         None, description="The folder of a TensorFlow SavedModel instead"
+    )
+    keras: Annotated[str | None, Panel.OWN] = Field(
+        None, description="A .keras file instead; no code that it holds is run"
     )
     shapes: Annotated[tuple[str, ...], Panel.OWN] = Field(
         (), description="NAME=1,3,224,224: an input's shape, where the model file leaves it open"
     )
     samples: Annotated[str | None, Panel.OWN] = Field(
         None, description="An .npz file with an array for each input of the model file, batch first"
+    )
+    signature: Annotated[str | None, Panel.OWN] = Field(
+        None, description="The signature of the SavedModel; by default serving_default, or the only one"
+    )
+    name: Annotated[Name | None, Panel.OWN] = Field(
+        None, description="The name of the model file's model; by default the file's"
     )
     model_dir: Annotated[str | None, Panel.OWN] = Field(
         None, description="A model folder that lies outside models/"
@@ -91,13 +104,17 @@ class SweepOptions(Selection):
     params: Annotated[tuple[str, ...], Panel.WHAT] = Field(
         (), description="NAME=VALUE: a parameter of the model, or a new value"
     )
+    sets: Annotated[tuple[str, ...], Panel.WHAT] = Field(
+        (),
+        description="KEY=VALUE: a field of model.yaml, as max_batch_size=32 or batch_sizes=1,8,32",
+    )
 
     @field_validator("*")
     @classmethod
     def _texts(cls, given: Any, info: ValidationInfo) -> Any:
         for text in given if isinstance(given, tuple) else (given,):
             if isinstance(text, str):
-                check_text(text, path=info.field_name != "params")
+                check_text(text, path=info.field_name not in ("params", "sets"))
         return given
 
     @model_validator(mode="after")
@@ -109,7 +126,11 @@ class SweepOptions(Selection):
             flags = " and ".join("--" + name.replace("_", "-") for name in named)
             raise ValueError(f"{flags}: give one of them")
         if (self.shapes or self.samples is not None) and self.model_file is None:
-            raise ValueError("--shape and --samples go with --onnx, --torchscript or --savedmodel")
+            raise ValueError(f"--shape and --samples go with {' or '.join(MODEL_FLAGS)}")
+        if self.name is not None and self.model_file is None:
+            raise ValueError("--name goes with a model file: a folder's name is in its model.yaml")
+        if self.signature is not None and self.savedmodel is None:
+            raise ValueError("--signature goes with --savedmodel")
         if self.queue != QUEUE and not self.workers:
             raise ValueError("--queue goes with --workers")
         if self.random_weights and self.model_file is not None:
@@ -134,7 +155,7 @@ class SweepOptions(Selection):
     @property
     def title(self) -> str:
         """The model's name in a tag and in the name of a lease's file."""
-        path = self.model_dir or (self.model_file or (None, None))[1]
+        path = self.name or self.model_dir or (self.model_file or (None, None))[1]
         return Path(path).name[:LONGEST_NAME] if path else self.models[0]
 
     @property
@@ -215,19 +236,26 @@ def panel(name: str) -> Panel:
 
 
 def _words(name: str, value: Any) -> tuple[str, ...]:
-    """The command line of one field: a flag has no value, a list is repeated."""
+    """The command line of one field: a flag has no value; an option of a list is repeated, but for the list
+    of an option that may be left out, which has commas."""
     if value is None or value is False:
         return ()
     if value is True:
         return (_flag(name),)
-    values = value if isinstance(value, tuple) else (value,)
-    return tuple(word for entry in values for word in (_flag(name), str(entry)))
+    if not isinstance(value, tuple):
+        return (_flag(name), str(value))
+    texts = tuple(map(str, value)) if _repeated(name) else (",".join(map(str, value)),)
+    return tuple(word for text in texts for word in (_flag(name), text))
 
 
 def _flag(name: str) -> str:
     """The flag of a field; a list's is in the singular."""
-    repeated = get_origin(SweepOptions.model_fields[name].annotation) is tuple
-    return "--" + (name.removesuffix("s") if repeated else name).replace("_", "-")
+    return "--" + (name.removesuffix("s") if _repeated(name) else name).replace("_", "-")
+
+
+def _repeated(name: str) -> bool:
+    """Whether the field is a list with an option for each entry."""
+    return get_origin(SweepOptions.model_fields[name].annotation) is tuple
 
 
 def _with_whole_path(param: str) -> str:
@@ -238,7 +266,7 @@ def _with_whole_path(param: str) -> str:
 def _option(name: str) -> Any:
     """The field as an option of Typer: type, name, help and default."""
     field = SweepOptions.model_fields[name]
-    repeated = get_origin(field.annotation) is tuple
+    repeated = _repeated(name)
     kind: Any = field.annotation
     if type(None) in get_args(kind):
         kind = next(t for t in get_args(kind) if t is not type(None))

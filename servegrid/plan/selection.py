@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field, model_validator
 
-from servegrid.domain.names import Count, Positive, Seconds
+from servegrid.domain.names import Count, CountList, Positive, Seconds
 from servegrid.domain.slo import Slo
 from servegrid.domain.values import (
     Accelerator,
@@ -52,8 +52,8 @@ class Selection(Value):
     random_weights: Annotated[bool, Panel.WHAT] = Field(
         False, description="Seeded random weights and inputs: needs no checkpoint; ends `measured`"
     )
-    instances: Annotated[Count | None, Panel.SERVED] = Field(
-        None, description="Only this number of instances; none: all of the model's"
+    instances: Annotated[CountList | None, Panel.SERVED] = Field(
+        None, min_length=1, description="Numbers of instances, as 1,2,4: a cell each; none: the model's own"
     )
     max_batch_size: Annotated[Count | None, Panel.SERVED] = Field(None, description="At most this batch size")
     max_concurrency: Annotated[Count | None, Panel.MEASURED] = Field(

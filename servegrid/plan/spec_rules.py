@@ -14,7 +14,9 @@ EXPORTS: dict[Framework, tuple[ExportFormat, ...]] = {
     "tensorflow": ("tf-savedmodel", "onnx"),
     "onnx": ("onnx",),
     "torchscript": ("ts-trace",),
+    "torch_export": ("torch-export", "onnx", "ts-trace"),
     "savedmodel": ("tf-savedmodel", "onnx"),
+    "keras": ("tf-savedmodel", "onnx"),
 }
 """Framework -> the export formats of its models."""
 

@@ -109,6 +109,7 @@ TRAIL = _columns(
 ELSEWHERE = frozenset(
     {
         *("campaign", "profile", "cpu", "host", "variant", "parameters", "versions", "environment"),
+        *("model_digest", "settings"),
         *("export_format", "export_precision", "accelerator", "accelerator_precision", "opset", "torch_jit"),
         *("triton_release", "random_weights", "static", "dynamic", "offline", "online", "server", "backend"),
         *("server_version", "batching", "max_batch_size", "preferred_batch_sizes", "max_queue_delay_us"),

@@ -126,7 +126,7 @@ _JSON = ("parameters", "static", "dynamic", "offline", "online", "versions", "en
 _PARAMETERS = (
     *("cell", "profile", "gpu", "cpu", "host", "model", "variant", "export_format", "export_precision"),
     *("format", "precision", "accelerator", "accelerator_precision", "opset", "torch_jit", "triton_release"),
-    *("random_weights", "server", "server_version", "backend", *_JSON),
+    *("random_weights", "server", "server_version", "backend", "model_digest", "settings", *_JSON),
 )
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import get_args
 
 from pydantic import ValidationError
 
 from servegrid.domain.errors import UserError
 from servegrid.domain.plugins import Plugin
 from servegrid.domain.spec import ModelSpec
-from servegrid.domain.values import Scalar
+from servegrid.domain.values import ModelFile, Scalar
 from servegrid.domain.yaml_files import explain, parse_yaml
 from servegrid.host.files import digest_path, is_path
 from servegrid.plan.models import known_models, load_folder, load_model
 from servegrid.plan.options import ALL, SweepOptions
+from servegrid.plan.settings import with_settings
 from servegrid.plan.spec_rules import RULES
 from servegrid.sources.model_file import model_folder
 from servegrid.store.site import Site
@@ -29,7 +31,7 @@ def choose_plugins(options: SweepOptions, site: Site) -> list[Plugin]:
     options = options.anywhere()  # a parameter's path is in cache keys: a file must have one path
     if options.model_file:
         kind, path = options.model_file
-        found = [model_folder(kind, Path(path), options.shapes, options.samples, site)]
+        found = [model_folder(kind, Path(path), options, site)]
     elif options.model_dir:
         found = [load_folder(Path(options.model_dir))]
     else:
@@ -45,22 +47,31 @@ def choose_plugins(options: SweepOptions, site: Site) -> list[Plugin]:
         for name, value in parameters.items()
         if isinstance(value, str) and is_path(value)
     }
-    return [
-        plugin.model_copy(
-            update={
-                "spec": _with_parameters(plugin.spec, choose_variant(options, plugin.spec), parameters),
-                "paths": paths,
-                "files": files,
-            }
+    chosen = []
+    for plugin in found:
+        variant = choose_variant(options, plugin.spec)
+        spec, settings = with_settings(
+            _with_parameters(plugin.spec, variant, parameters), variant, options.sets
         )
-        for plugin in found
-    ]
+        own = {"model_digest": _model_digest(plugin), "settings": settings}
+        chosen.append(plugin.model_copy(update={"spec": spec, "paths": paths, "files": files, **own}))
+    return chosen
 
 
 def choose_variant(options: SweepOptions, spec: ModelSpec) -> str:
     """The variant of the options; if they name none, the only one of a model with a single variant."""
     only = len(spec.variants) == 1 and "variant" not in options.model_fields_set
     return next(iter(spec.variants)) if only else options.variant
+
+
+def _model_digest(plugin: Plugin) -> str | None:
+    """The digest of the model's file, in a folder that is made of one."""
+    if plugin.spec.framework not in get_args(ModelFile):
+        return None
+    files = sorted((plugin.folder / "data").glob("model.*"))
+    if len(files) != 1:
+        raise UserError(f"{plugin.folder / 'data'}: expected one file model.*, found {len(files)}")
+    return digest_path(files[0])
 
 
 def _parameter(text: str) -> tuple[str, Scalar]:

@@ -20,7 +20,9 @@ from servegrid.frameworks.networks import FRAMEWORKS
 from servegrid.frameworks.steps import code
 from servegrid.host.environment import how_to_install, missing, versions
 from servegrid.host.files import digest_path
+from servegrid.plan.options import SweepOptions
 from servegrid.plan.spec_rules import load_spec
+from servegrid.sources.file_kinds import why_not
 from servegrid.store.build import Workplace, run_step
 from servegrid.store.site import Site
 from servegrid.store.store import BuildRequest
@@ -31,26 +33,27 @@ TIMEOUT_S = 1800.0
 LIBRARIES: dict[ModelFile, tuple[str, ...]] = {
     "onnx": ("onnx", "onnxruntime"),
     "torchscript": ("torch",),
+    "torch_export": ("torch",),
     "savedmodel": ("tensorflow", "keras"),
+    "keras": ("tensorflow", "keras"),
 }
 """Distributions that are needed to read and run the file."""
 
 
-def model_folder(
-    kind: ModelFile, path: Path, shapes: tuple[str, ...], samples: str | None, site: Site
-) -> Plugin:
-    """The plug-in for a model file; its spec follows from the file's inputs and outputs.
+def model_folder(kind: ModelFile, path: Path, options: SweepOptions, site: Site) -> Plugin:
+    """The plug-in for a model file; its spec follows from the file's inputs and outputs, and from the options
+    about them.
 
     Raises:
         UserError: the file, a shape or the samples cannot be used; nothing is kept.
     """
-    flag = f"--{kind} {path}"
+    flag = f"--{kind.replace('_', '-')} {path}"
     _check_kind(kind, path, flag)
     files = {"file": path.absolute()}
-    if samples is not None:
-        files["samples"] = Path(samples).absolute()
+    if options.samples is not None:
+        files["samples"] = Path(options.samples).absolute()
         if not files["samples"].is_file():
-            raise UserError(f"--samples {samples}: no such file")
+            raise UserError(f"--samples {options.samples}: no such file")
     absent = missing(LIBRARIES[kind])
     if absent:
         raise UserError(
@@ -58,8 +61,9 @@ def model_folder(
         )
     fields = ModelFileFields(
         kind=kind,
-        name=_name(path),
-        shapes=dict(_shape(text) for text in shapes),
+        name=options.name or _name(path, options.signature),
+        shapes=dict(_shape(text) for text in options.shapes),
+        parameters={"signature": options.signature} if options.signature else {},
         requires=LIBRARIES[kind],
     )
     request = BuildRequest(
@@ -106,8 +110,18 @@ def _check_kind(kind: ModelFile, path: Path, flag: str) -> None:
         raise UserError(f"{flag}: over 2 GB, which no ONNX file can be; keep its weights as external data")
     if path.is_dir() and kind != "savedmodel":
         raise UserError(f"{flag}: a folder; give the model's file")
-    if kind == "savedmodel" and not (path / "saved_model.pb").is_file():
-        raise UserError(f"{flag}: not a SavedModel: that is a folder with a saved_model.pb in it")
+    if kind == "savedmodel":
+        _check_savedmodel(path, flag)
+    elif reason := why_not(kind, path):
+        raise UserError(f"{flag}: {reason}")
+
+
+def _check_savedmodel(path: Path, flag: str) -> None:
+    if (path / "saved_model.pb").is_file():
+        return
+    found = sorted(place.parent for place in path.glob("*/saved_model.pb")) if path.is_dir() else []
+    hint = f"; {found[0]} is one" if found else ""
+    raise UserError(f"{flag}: not a SavedModel: that is a folder with a saved_model.pb in it{hint}")
 
 
 def _external(kind: ModelFile, path: Path) -> dict[str, str]:
@@ -119,9 +133,9 @@ def _external(kind: ModelFile, path: Path) -> dict[str, str]:
     return {f"beside/{p.name}": digest_path(p) for p in siblings if p.name.encode() in content}
 
 
-def _name(path: Path) -> str:
-    """The model's name: the file's, reduced to valid characters."""
-    stem = path.absolute().name.removesuffix(path.suffix)
+def _name(path: Path, signature: str | None) -> str:
+    """The model's name: the file's, and the signature if one is given, reduced to valid characters."""
+    stem = path.absolute().name.removesuffix(path.suffix) + (f"_{signature}" if signature else "")
     return re.sub(r"\W+", "_", stem, flags=re.ASCII)[:LONGEST_NAME] or "model"
 
 

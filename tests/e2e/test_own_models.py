@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,9 @@ def test_onnx_file_is_served_and_measured(command: Any, tmp_path: Path) -> None:
     code, output = command.run("sweep", *arguments, "--precision", "fp32", *SMALL)
     assert code == 0, output
     (cell,) = (row for row in command.rows() if row["kind"] == "cell")
-    assert cell["cell"] == "my_net-file-onnx-fp32-b2-c1"
+    digest = sha256((tmp_path / "my net.onnx").read_bytes()).hexdigest()
+    assert cell["cell"] == f"my_net-file-{digest[:8]}-onnx-fp32-b2-c1"
+    assert cell["model_digest"] == digest
     assert cell["verdict"] in ("measured", "unstable")  # how steady it is depends on what else runs
     assert cell["largest_difference"] < 1e-5
     files = CampaignLayout(folder=command.campaign).profile("cpu")
@@ -91,7 +95,7 @@ def test_torchscript_file_is_sent_to_a_server_that_runs_already(
         assert not triton.stubs(), "the model is taken away again"
     rows = command.rows()
     (cell,) = (row for row in rows if row["kind"] == "cell")
-    assert cell["cell"] == "net-file-ts-trace-fp32-b2-c1"
+    assert re.fullmatch("net-file-[0-9a-f]{8}-ts-trace-fp32-b2-c1", cell["cell"])
     assert cell["verdict"] in ("measured", "unstable")
     assert cell["largest_difference"] < 1e-5
     assert {(row["server"], row["server_version"]) for row in rows} == {("remote", "2.51.0")}

@@ -12,7 +12,7 @@ from servegrid.campaign.cell_writer import CellWriter
 from servegrid.domain.errors import StepError
 from servegrid.domain.values import Cell
 from servegrid.loadgen.measured import PartlyMeasuredError
-from servegrid.plan.options import SweepOptions
+from servegrid.plan.options import SweepOptions, _flag
 from servegrid.plan.selection import Selection
 
 BOUNDS: dict[str, Any] = {
@@ -34,15 +34,14 @@ def repeated(writer: CellWriter, cell: Cell) -> list[str]:
 def test_command_that_repeats_a_cell_has_every_given_bound(writer: CellWriter, cell: Cell, name: str) -> None:
     p = cell.product
     own = {"formats": (p.format,), "precisions": (p.precision,), "accelerators": (p.accelerator,)}
-    own |= {"instances": cell.dynamic.instances}
+    own |= {"instances": (cell.dynamic.instances,)}
     needs = {"distribution": {"request_rates": (50.0,)}}
     options = SweepOptions.model_validate(
         needs.get(name, {}) | {name: (BOUNDS | own)[name]} | {"profiles": ("cpu", "other"), "workers": True}
     )
     words = repeated(replace(writer, options=options), cell)
     value = getattr(options, name)
-    flag = "--" + (name.removesuffix("s") if isinstance(value, tuple) else name).replace("_", "-")
-    at = words.index(flag)
+    at = words.index(_flag(name))
     assert value is True or words[at + 1] == str(value[0] if isinstance(value, tuple) else value)
     assert (words.count("--profile"), words[words.index("--profile") + 1]) == (1, "cpu")
     assert words[words.index("--generator") + 1] == "client"

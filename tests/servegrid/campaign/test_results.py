@@ -212,7 +212,8 @@ def test_rows_of_a_cell_fit_the_columns_and_keep_their_values(tmp_path: Path) ->
     serving = Serving(batching="dynamic", max_batch_size=8, preferred_batch_sizes=(4, 8))
     plan = LoadPlan(scenario="online", batch_sizes=(1,), concurrency=(1, 4), generator="client")
     cell = Cell(product=PRODUCT, static=serving, dynamic=serving, offline=plan, online=plan, profile="cpu")
-    head = row_columns.common("c", cell.name, PRODUCT, "cpu", host(), {"torch": "2"})
+    cell = cell.model_copy(update={"settings": ("serving.max_batch_size=8",)})
+    head = row_columns.common("c", cell, host(), {"torch": "2"})
     Writer(tmp_path).append("cell", head | row_columns.cell_columns(cell))
     Writer(tmp_path).append(
         "measurement", head | row_columns.serving_columns(serving) | row_columns.plan_columns(plan)
@@ -223,6 +224,8 @@ def test_rows_of_a_cell_fit_the_columns_and_keep_their_values(tmp_path: Path) ->
         exclude={"parameters"}
     )
     assert row["parameters"] == '{"a": 1.5, "max_seq_length": 64}'
+    assert row["settings"] == ["serving.max_batch_size=8"]
+    assert (row["cell"], row["profile"]) == (cell.name, "cpu")
     assert (row["preferred_batch_sizes"], row["minimum_request_count"]) == ([4, 8], 50)
     assert row["minimum_window_s"] == 1.0
     assert Serving.model_validate_json(cells["dynamic"][0]) == serving

@@ -76,11 +76,17 @@ def test_hostile_text_in_every_option(kind: str, servegrid: Run, home: Path, hap
             continue
         flag = _flag(name)
         needed = {"shapes": ["--onnx", "x.onnx"], "samples": ["--onnx", "x.onnx"], "queue": ["--workers"]}
+        needed |= {"name": ["--onnx", "x.onnx"], "signature": ["--savedmodel", "x"]}
         server = ["--server", "remote", "--url", "grpcs://h:1"]
         needed |= {"ca_file": server, "headers_file": server}
         message = refusal(servegrid, home, "plan", f"{flag}={TEXTS[kind]}", *needed.get(name, []))
         named = (name, flag, f"unknown {flag.strip('-')}", "unknown GPU profile", f"{name}.0", "server")
-        assert any(word in message for word in named) or name in ("formats", "shapes", "samples"), message
+        assert any(word in message for word in named) or name in (
+            "formats",
+            "shapes",
+            "samples",
+            "signature",
+        ), message
     happened(message)
 
 

@@ -24,7 +24,7 @@ from servegrid.plan.options import SweepOptions
 from servegrid.store.code import code_digests
 from servegrid.store.site import Site, default_site
 from servegrid.store.why import Reason
-from tasks.planning import cell_by_name
+from tasks.planning import cell_by_name, plan
 
 FOLDERS = ("home", "models", "sources", "results")
 CELL = "tiny_mlp-full-onnx-fp32"
@@ -256,6 +256,19 @@ def test_a_bounded_cell_is_found_by_its_name(site: Site) -> None:
         _, cell, left_out = cell_by_name(f"{CELL}{bounds}", SweepOptions(), site)
         assert (cell.name, left_out) == (f"{CELL}{bounds}", None)
     assert (cell.static.max_batch_size, cell.online.concurrency) == (2, (1,))
+
+
+def test_a_cell_of_other_instances_or_settings_is_found_by_its_name(site: Site) -> None:
+    for name in (f"{CELL}-x3", f"{CELL}-x12-b2"):
+        _, cell, _ = cell_by_name(name, SweepOptions(), site)
+        assert cell.name == name
+    options = SweepOptions(models=("tiny_mlp",), variant="full", sets=("max_queue_delay_us=77",))
+    (entry,) = plan(options, site)
+    for cell in entry.plan.cells:
+        assert cell.dynamic.max_queue_delay_us == 77
+        assert cell_by_name(cell.name, options, site)[1] == cell
+    with pytest.raises(UserError, match="unknown cell"):
+        cell_by_name(cell.name, SweepOptions(), site)
 
 
 def test_an_artifact_of_another_model_is_named_with_its_cell(site: Site) -> None:

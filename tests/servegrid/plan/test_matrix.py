@@ -200,12 +200,12 @@ def test_selected_accelerator_that_the_spec_does_not_list_is_excluded(
     assert not any("accelerator trt for" in e.reason for e in plan(ModelSpec(**model_data), profile).excluded)
 
 
-def test_one_number_of_instances_is_selected(spec: ModelSpec, profile: GpuProfile) -> None:
-    found = plan(spec, profile, instances=2)
-    entries = (*found.cells, *(e.cell for e in found.excluded))
-    assert entries and all(cell.name.endswith("-x2") for cell in entries)
-    with pytest.raises(UserError, match=r"instances.*'3'.*1, 2"):
-        plan(spec, profile, instances=3)
+def test_each_number_of_instances_is_a_cell(spec: ModelSpec, profile: GpuProfile) -> None:
+    for counts in ((2,), (1, 3, 24)):
+        found = plan(spec, profile, formats=("onnx",), instances=counts)
+        assert kinds(found) == [("onnx", "fp32", count) for count in counts]
+        ends = ["" if count == 1 else f"-x{count}" for count in counts]
+        assert [cell.name for cell in found.cells] == [f"toy-tiny-onnx-fp32{end}" for end in ends]
 
 
 def test_precision_that_the_card_lacks_is_excluded(spec: ModelSpec, profile: GpuProfile) -> None:

@@ -28,7 +28,7 @@ GIVEN = {
     "formats": ("onnx",),
     "precisions": ("fp16", "fp32"),
     "accelerators": ("trt",),
-    "instances": 2,
+    "instances": (1, 2),
     "max_batch_size": 2,
     "max_concurrency": 3,
     "request_count": 4,
@@ -42,18 +42,19 @@ GIVEN = {
     "input_data": "random",
     "keep_inputs": True,
     "params": ("a=1", "b=2"),
+    "sets": ("c=1", "d=2"),
     "plugin_paths": ("c", "d"),
 }
-OTHER_MODELS = {"onnx": "f", "shapes": ("x=1,2",), "samples": "s"}
+OTHER_MODELS = {"onnx": "f", "shapes": ("x=1,2",), "samples": "s", "name": "net"}
 ARGUMENTS = (
     "--model a --model b --variant full --profile card --profile other --workers --queue nightly "
     "--random-weights --generator client --server other "
-    "--format onnx --precision fp16 --precision fp32 --accelerator trt --instances 2 --max-batch-size 2 "
+    "--format onnx --precision fp16 --precision fp32 --accelerator trt --instances 1,2 --max-batch-size 2 "
     "--url grpcs://u:1 --ca-file ca --headers-file h --triton-release 25.02 "
     "--max-concurrency 3 --request-count 4 --window-s 0.5 --fixed-points --request-rate 50 "
     "--request-rate 0.5 --distribution constant --slo p99=50ms --protocol http --shared-memory none "
     "--input-data random --keep-inputs "
-    "--param a=1 --param b=2 --plugin-path c --plugin-path d"
+    "--param a=1 --param b=2 --set c=1 --set d=2 --plugin-path c --plugin-path d"
 )
 
 
@@ -69,13 +70,16 @@ def called(*arguments: str) -> SweepOptions:
 
 
 def test_every_field_is_an_option() -> None:
-    alone = {"torchscript", "savedmodel", "model_dir"}  # they exclude the others
-    assert set(GIVEN) | set(OTHER_MODELS) | alone == set(SweepOptions.model_fields)
+    alone = {"torchscript", "torch_export", "savedmodel", "keras", "model_dir"}  # they exclude the others
+    of_savedmodel = {"savedmodel": "f", "signature": "classify"}
+    assert {*GIVEN, *OTHER_MODELS, *alone, *of_savedmodel} == set(SweepOptions.model_fields)
     assert called(*ARGUMENTS.split()) == SweepOptions.model_validate(GIVEN)
     words = SweepOptions.model_validate(GIVEN).words
     assert called(*words, "--workers", "--queue", "nightly") == SweepOptions.model_validate(GIVEN)
-    file = called("--onnx", "f", "--shape", "x=1,2", "--samples", "s")
+    file = called("--onnx", "f", "--shape", "x=1,2", "--samples", "s", "--name", "net")
     assert file == SweepOptions.model_validate(OTHER_MODELS) == called(*file.words)
+    found = called("--savedmodel", "f", "--signature", "classify")
+    assert found == SweepOptions.model_validate(of_savedmodel) == called(*found.words)
     for name in alone:
         assert called(f"--{name.replace('_', '-')}", "f") == SweepOptions.model_validate({name: "f"})
 
@@ -95,6 +99,16 @@ def test_paths_become_absolute_for_other_processes(tmp_path: Path, monkeypatch: 
 
 def test_missing_options_have_defaults() -> None:
     assert called() == SweepOptions()
+
+
+def test_options_of_earlier_campaigns_hold_one_number_of_instances() -> None:
+    assert SweepOptions.model_validate({"instances": 2}).instances == (2,)
+
+
+@pytest.mark.parametrize("given", ["", "1,", "2,2", "two", "1.5"])
+def test_wrong_numbers_of_instances_are_refused(given: str) -> None:
+    with pytest.raises(UserError, match="instances"):
+        called(f"--instances={given}")
 
 
 def test_error_of_a_wrong_value_lists_the_valid_ones() -> None:
@@ -162,4 +176,5 @@ def test_help_describes_each_option() -> None:
 def test_subject_names_the_models_or_the_file() -> None:
     assert SweepOptions.model_validate({"models": ("a", "b"), "variant": "full"}).subject == "a, b (full)"
     assert SweepOptions(onnx="x/m.onnx").subject == "m.onnx"
+    assert SweepOptions(onnx="x/m.onnx", name="net").subject == "net"
     assert SweepOptions(model_dir="/y/own").subject == "own (tiny)"

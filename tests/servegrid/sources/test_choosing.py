@@ -56,6 +56,7 @@ def test_options_that_exclude_one_another(given: dict[str, object], named: str) 
         ({"params": ("x=[1]",)}, "--param .*: expected NAME=VALUE"),
         ({"params": ("max_seq_length=long",)}, "--param: .*max_seq_length: expected a whole number"),
         ({"plugin_paths": ("{}/no",)}, "--plugin-path .*: no such folder"),
+        ({"torch_export": "{}/file"}, "--torch-export .*: not a file of torch.export.save"),
         ({"onnx": "{}/huge"}, "over 2 GB, which no ONNX file can be"),
     ],
     ids=[
@@ -67,7 +68,12 @@ def test_options_that_exclude_one_another(given: dict[str, object], named: str) 
         ),
         *("a folder without a SavedModel", "no samples", "a shape without numbers", "a shape with 0"),
         *("a folder without model.yaml", "a parameter without value", "a list as parameter"),
-        *("a text for an axis", "no folder to import from", "an ONNX file over 2 GB"),
+        *(
+            "a text for an axis",
+            "no folder to import from",
+            "another file for a program",
+            "an ONNX file over 2 GB",
+        ),
     ],
 )
 @pytest.mark.fault("Inputs: paths and shapes", "one line that names the option; no process is started")

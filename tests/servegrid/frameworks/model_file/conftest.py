@@ -24,7 +24,8 @@ def read(kind, folder, case):
     inputs = {"file": Path(folder) / case["file"]}
     if "samples" in case:
         inputs["samples"] = Path(folder) / case["samples"]
-    fields = ModelFileFields(kind=kind, name="net", shapes=case.get("shapes", {}), requires=[])
+    options = {name: case.get(name, {}) for name in ("shapes", "parameters")}
+    fields = ModelFileFields(kind=kind, name="net", requires=[], **options)
     try:
         read_model_file(Job(step="", fields=fields, inputs=inputs, plugin=output, output=output))
         return "ok"

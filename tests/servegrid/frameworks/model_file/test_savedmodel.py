@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,16 @@ module = Module()
 call = module.serve.get_concrete_function(tf.TensorSpec([None, 6], tf.float32, name="x"))
 tf.saved_model.save(module, f"{folder}/good", signatures={"serving_default": call})
 tf.saved_model.save(module, f"{folder}/other", signatures={"other": call})
+class Several(tf.Module):
+    @tf.function(input_signature=[tf.TensorSpec([None, 6], tf.float32, name="x")])
+    def double(self, x):
+        return {"y": 2 * x}
+    @tf.function(input_signature=[tf.TensorSpec([None, 6], tf.float32, name="x")])
+    def triple(self, x):
+        return {"z": 3 * x}
+several = Several()
+tf.saved_model.save(several, f"{folder}/several", signatures={"two": several.double, "three": several.triple})
+tf.saved_model.save(several, f"{folder}/none")
 def spoilt(name, change):
     shutil.copytree(f"{folder}/good", f"{folder}/{name}")
     change(Path(folder) / name)
@@ -37,19 +48,21 @@ spoilt("cut-graph", lambda p: cut(p / "saved_model.pb"))
 spoilt("empty-graph", lambda p: (p / "saved_model.pb").write_bytes(b""))
 spoilt("pickle-for-graph", lambda p: shutil.copy(f"{folder}/pickle", p / "saved_model.pb"))
 names = ("good", "other", "garbage", "no-variables", "no-index", "no-values", "cut-values", "cut-graph")
-names += ("empty-graph", "pickle-for-graph")
+names += ("empty-graph", "pickle-for-graph", "several", "none")
 cases = [{"id": name, "file": name} for name in names]
+for name in ("three", "tree"):
+    cases.append({"id": name, "file": "several", "parameters": {"signature": name}})
 """
 EXPORT = """
+import numpy as np
 from servegrid.frameworks.framework_steps import export, reference
 from servegrid.frameworks.plugin_steps import prepare, profile_data
 from servegrid.frameworks.steps import parse_fields
-plugin, out = Path(folder) / "made" / "good", Path(folder) / "out"
-sys.path.insert(0, str(plugin))
+out = Path(folder) / "out"
 tensor = lambda name, last: {"name": name, "dtype": "float32", "shape": [-1, last]}
 interface = {"inputs": [tensor("x", 6)], "outputs": [tensor("y", 3)]}
 network = {"framework": "savedmodel", "interface": interface}
-def step(function, name, inputs, **fields):
+def step(function, name, inputs, plugin=Path(folder) / "made" / "good", **fields):
     (out / name).mkdir(parents=True)
     fields = parse_fields(function.__name__, {"parameters": {}, **fields})
     job = Job(step=function.__name__, fields=fields, inputs=inputs, plugin=plugin, output=out / name)
@@ -60,6 +73,15 @@ step(export, "tf-savedmodel", prepared, format="tf-savedmodel", opset=17, **netw
 step(export, "onnx", prepared, format="onnx", opset=17, **network)
 samples = {"samples": step(profile_data, "samples", prepared, samples=64)}
 step(reference, "reference", prepared | samples, batch_size=8, **network)
+three = {"plugin": Path(folder) / "made" / "three", "parameters": {"signature": "three"}}
+interface = {"inputs": [tensor("x", 6)], "outputs": [tensor("z", 6)]}
+network = {"framework": "savedmodel", "interface": interface, "opset": 17} | three
+prepared = {"prepared": step(prepare, "prepared-three", {}, variant="file", **three)}
+for format_ in ("tf-savedmodel", "onnx"):
+    step(export, f"{format_}-three", prepared, format=format_, **network)
+served = tf.saved_model.load(str(out / "tf-savedmodel-three" / "model.savedmodel"))
+answer = served.signatures["serving_default"](x=tf.ones([2, 6]))
+np.savez(out / "three.npz", **{name: value.numpy() for name, value in answer.items()})
 """
 
 
@@ -91,7 +113,13 @@ def test_spoilt_savedmodel(name: str, answers: dict[str, str], happened: Any) ->
 
 def test_savedmodels(files: Path, answers: dict[str, str]) -> None:
     assert answers["good"] == "ok"
-    assert "no signature 'serving_default'; it has: other" in answers["other"]
+    assert answers["other"] == answers["three"] == "ok"
+    assert "unknown signature 'tree': did you mean 'three'" in answers["tree"]
+    assert re.search("'serving_default'.* three, two; give --signature NAME", answers["several"])
+    assert "it has no signature" in answers["none"]
+    with np.load(files / "out" / "three.npz") as file:
+        np.testing.assert_array_equal(file["z"], np.full((2, 6), 3.0))
+    assert [v.name for v in onnx.load(str(files / "out" / "onnx-three" / "model.onnx")).graph.output] == ["z"]
     assert (files / "out" / "tf-savedmodel" / "model.savedmodel" / "saved_model.pb").is_file()
     graph = onnx.load(str(files / "out" / "onnx" / "model.onnx")).graph
     assert ([v.name for v in graph.input], [v.name for v in graph.output]) == (["x"], ["y"])
