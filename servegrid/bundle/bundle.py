@@ -30,6 +30,11 @@ ROOM = 2.0
 samples: another batch size, or another card of the kind, rounds differently."""
 LEAST = 1e-6
 WITHIN = "the task metric is within its bounds"
+DECIDES_NOTHING = "the task metric decides nothing"
+MEANS_BY_REFERENCE = {
+    "labels": "it compares with the labels of the samples",
+    "framework": "it compares with the framework's answers, without labels",
+}
 NO_METRIC = "tensors agree with the framework's; no task metric was computed"
 UNSTABLE = "throughput and latency were not stable"
 RANDOM = "the weights are random"
@@ -163,9 +168,20 @@ def _sample(predictions: Path, target: Path) -> None:
 
 
 def _certificate(row: Row) -> dict[str, Any]:
-    names = ("metric", "framework_metric", "served_metric", "metric_drop", "shuffled_metric")
+    names = (
+        "metric",
+        "metric_reference",
+        "framework_metric",
+        "served_metric",
+        "metric_drop",
+        "shuffled_metric",
+    )
     bounds = ("largest_difference", "least_cosine", "invariance")
-    means = [NO_METRIC if row["served_metric"] is None else WITHIN]
+    decided = DECIDES_NOTHING if row["verdict"] == "measured" else WITHIN
+    means = [NO_METRIC if row["served_metric"] is None else decided]
+    means += (
+        [MEANS_BY_REFERENCE[row["metric_reference"]]] if row["metric_reference"] in MEANS_BY_REFERENCE else []
+    )
     means += [UNSTABLE] if row["verdict"] == "unstable" else []
     means += [RANDOM] if row["random_weights"] else []
     return {

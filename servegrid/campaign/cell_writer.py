@@ -205,6 +205,7 @@ def _correctness_columns(found: Correctness) -> Row:
     if found.scores:
         row |= {
             "metric": found.scores.metric,
+            "metric_reference": found.scores.reference,
             "metrics": to_json(found.scores.all),
             "framework_metric": found.scores.framework,
             "served_metric": found.scores.served,

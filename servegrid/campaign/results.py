@@ -77,7 +77,9 @@ CELLS: dict[str, pl.DataType] = {
     **COMMON,
     **dict.fromkeys(("static", "dynamic", "offline", "online"), pl.String()),
     **dict.fromkeys(("server", "server_version", "backend"), pl.String()),
-    **dict.fromkeys(("verdict", "reason", "log", "command", "metric", "metrics"), pl.String()),
+    **dict.fromkeys(
+        ("verdict", "reason", "log", "command", "metric", "metric_reference", "metrics"), pl.String()
+    ),
     **dict.fromkeys(
         ("framework_metric", "served_metric", "shuffled_metric", "metric_drop", "largest_difference"),
         pl.Float64(),

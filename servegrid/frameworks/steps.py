@@ -33,6 +33,7 @@ STEPS: dict[str, Step] = {
     "prepare": Step(fields.PrepareFields, "servegrid.frameworks.plugin_steps:prepare"),
     "profile_data": Step(fields.ProfileDataFields, "servegrid.frameworks.plugin_steps:profile_data"),
     "score": Step(fields.ScoreFields, "servegrid.frameworks.plugin_steps:score"),
+    "stock_score": Step(fields.StockScoreFields, "servegrid.frameworks.stock_metrics:score"),
     "export": Step(fields.ExportFields, "servegrid.frameworks.framework_steps:export"),
     "reference": Step(fields.ReferenceFields, "servegrid.frameworks.framework_steps:reference"),
     "baseline": Step(fields.BaselineFields, "servegrid.frameworks.framework_steps:baseline"),

@@ -100,6 +100,7 @@ def _cells(cells: pl.DataFrame) -> str:
         (
             row["cell"],
             row["verdict"],
+            row["metric_reference"] or "",
             _number(row["framework_metric"], 4),
             _metrics(row["metrics"]),
             _number(row["shuffled_metric"], 4),
@@ -109,7 +110,16 @@ def _cells(cells: pl.DataFrame) -> str:
         )
         for row in cells.iter_rows(named=True)
     ]
-    head = ("cell", "verdict", "metric, framework", "served", "shuffled", "largest difference", "invariance")
+    head = (
+        "cell",
+        "verdict",
+        "metric compares with",
+        "metric, framework",
+        "served",
+        "shuffled",
+        "largest difference",
+        "invariance",
+    )
     return _table((*head, "reason"), rows)
 
 

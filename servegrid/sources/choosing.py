@@ -16,6 +16,7 @@ from servegrid.host.files import digest_path, is_path
 from servegrid.plan.models import known_models, load_folder, load_model
 from servegrid.plan.options import ALL, SweepOptions
 from servegrid.plan.spec_rules import RULES
+from servegrid.sources.metric import with_metric
 from servegrid.sources.model_file import model_folder
 from servegrid.store.site import Site
 
@@ -45,16 +46,13 @@ def choose_plugins(options: SweepOptions, site: Site) -> list[Plugin]:
         for name, value in parameters.items()
         if isinstance(value, str) and is_path(value)
     }
-    return [
-        plugin.model_copy(
-            update={
-                "spec": _with_parameters(plugin.spec, choose_variant(options, plugin.spec), parameters),
-                "paths": paths,
-                "files": files,
-            }
-        )
-        for plugin in found
-    ]
+    chosen = []
+    for plugin in found:
+        variant = choose_variant(options, plugin.spec)
+        spec = _with_parameters(plugin.spec, variant, parameters)
+        plugin = plugin.model_copy(update={"spec": spec, "paths": paths, "files": files})
+        chosen.append(with_metric(plugin, options, variant))
+    return chosen
 
 
 def choose_variant(options: SweepOptions, spec: ModelSpec) -> str:
