@@ -76,7 +76,7 @@ cell its run, of a point its measurement, ISO 8601 in UTC."""
 CELLS: dict[str, pl.DataType] = {
     **COMMON,
     **dict.fromkeys(("static", "dynamic", "offline", "online"), pl.String()),
-    **dict.fromkeys(("server", "server_version", "backend"), pl.String()),
+    **dict.fromkeys(("server", "server_version", "backend", "card_uuid"), pl.String()),
     **dict.fromkeys(
         ("verdict", "reason", "log", "command", "metric", "metric_reference", "metrics"), pl.String()
     ),
