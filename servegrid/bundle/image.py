@@ -63,7 +63,7 @@ def device_kind(row: Row) -> str | None:
 def _closure(pinned: dict[str, str]) -> dict[str, str]:
     """The libraries with numpy and all that they need, in the versions that are installed here. One that is
     not installed here in its version has its pin alone, and pip chooses what it needs."""
-    found = {canonicalize_name(name): version for name, version in pinned.items()}
+    found: dict[str, str] = {canonicalize_name(name): version for name, version in pinned.items()}
     waiting = ["numpy", *(name for name, version in found.items() if _version(name) == version)]
     seen: set[str] = set()
     while waiting:

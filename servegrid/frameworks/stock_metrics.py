@@ -76,6 +76,9 @@ def stock_metric(name: str, framework: Array, labels: Array | None) -> Score:
 
 
 def _of_classes(name: str, shape: tuple[int, ...], half: float, labels: Array) -> Score:
+    labels = labels.astype(np.int64)
+    if labels.ndim == 2 and labels.shape == shape and (np.sort(labels)[:, -2:] == (0, 1)).all():
+        labels = labels.argmax(axis=1)  # one-hot rows name classes
     axis = class_axis(shape, labels.shape)
     if name == "dice":
         return lambda answers: _dice(classes_of(answers.reshape(shape), axis, half), labels)

@@ -40,6 +40,8 @@ Expected = Callable[[], float]
     [
         ("accuracy", LOGITS, CLASSES, lambda: sk.accuracy_score(CLASSES, LOGITS.argmax(1))),
         ("accuracy", CLASSES[::-1], CLASSES, lambda: sk.accuracy_score(CLASSES, CLASSES[::-1])),
+        ("accuracy", LOGITS, np.eye(7, dtype=np.float32)[CLASSES],
+         lambda: sk.accuracy_score(CLASSES, LOGITS.argmax(1))),
         ("f1_macro", LOGITS, CLASSES, lambda: sk.f1_score(CLASSES, LOGITS.argmax(1), average="macro")),
         ("roc_auc_ovr", LOGITS, CLASSES,
          lambda: sk.roc_auc_score(CLASSES, _softmax(LOGITS), multi_class="ovr")),
