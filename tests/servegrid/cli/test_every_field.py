@@ -52,7 +52,9 @@ variants:
     online:
       {shared_memory: system, request_count: 50, window_s: 1.0, warm_up: true, client_batch: 1,
        concurrency: [2]}
-    metric: {name: accuracy, better: higher, threshold: 0.9, drop: {fp32: 0.001}}
+    metric:
+      {name: accuracy, better: higher, threshold: 0.9, drop: {fp32: 0.001}, output: y, labels: labels.npz,
+       made_up: false}
 """
 PROFILE = """
 name: card
