@@ -2,7 +2,8 @@
 
 1. tensors: every output within the spec's tolerance of the framework's fp32 output;
 2. task metric: of the framework and of the served model, through the dynamic batcher under load; both reach
-   the threshold, the drop is within its bound, and a baseline of shuffled answers does not reach it;
+   the threshold, the drop is within its bound, and a baseline of shuffled answers does not reach it; the
+   metric is that of metrics.py, or a stock metric with labels or with the framework's answers;
    the first two also of the converted model without a server, where this environment can run it;
 3. invariance: a sample alone, in a batch of any size, among other neighbours and on any instance gets the
    same answer;
@@ -29,16 +30,18 @@ from servegrid.campaign.layout import ProfileLayout
 from servegrid.checks.invariance import prove
 from servegrid.checks.predictions import CLIENTS, executed, predict
 from servegrid.checks.shuffled import partners
-from servegrid.checks.verdict import Correctness, Scores, judge
+from servegrid.checks.verdict import Correctness, MetricReference, Scores, judge, undecided
 from servegrid.domain.arrays import Arrays, match, without_padding
 from servegrid.domain.errors import StepError
 from servegrid.domain.plugins import Plugin
+from servegrid.domain.stock_metric import WITH_FRAMEWORK, class_axis, classes_of, half_of, squeezed
 from servegrid.domain.tolerances import Metric
 from servegrid.domain.values import ArtifactRef, Cell, Endpoint, Tensor, Value
-from servegrid.frameworks.fields import ScoreFields
+from servegrid.frameworks.fields import ScoreFields, StockScoreFields
 from servegrid.host.environment import device_lock
 from servegrid.host.stage_timer import work
 from servegrid.loadgen.reference import Reference
+from servegrid.sources.metric import sample_labels
 from servegrid.store.build import Workplace, read_json, run_step
 from servegrid.store.store import present_inputs
 
@@ -86,12 +89,13 @@ def correctness(
         log.info("%s  correctness  every sample, from %d clients at once", at.cell, clients)
         served = predict(endpoint, samples, cell.dynamic.max_batch_size, at.timeout_s, clients)
         batches = executed(endpoint) - before
-        folder = _keep(cell, outputs, expected, converted, served, samples, at)
-        _keep_samples(
-            folder, samples, spec.fixed_batch or min(KEPT, cell.dynamic.max_batch_size), keep_inputs
-        )
+        labels = _labels(plugin, metric, outputs, samples)
+        to_shuffle = _to_shuffle(metric, labels, outputs, expected)
+        folder = _keep(cell, outputs, expected, converted, served, to_shuffle, at)
+        first = spec.fixed_batch or min(KEPT, cell.dynamic.max_batch_size)
+        _keep_samples(folder, samples, first, keep_inputs)
         inputs = present_inputs(prepared=proofs.prepared, samples=proofs.samples)
-        scores = _scores(cell, metric, inputs, folder, at) if metric else None
+        scores = _scores(cell, metric, labels, inputs, folder, at) if metric else None
         log.info("%s  correctness  some of them alone and in other batches", at.cell)
         invariance = prove(endpoint, samples, cell.dynamic, outputs, tolerances, at.timeout_s)
     found = Correctness(
@@ -103,7 +107,8 @@ def correctness(
         batches=dict(sorted(batches.items())),
     )
     failures = judge(found, tolerances, metric, product.precision)
-    return found.model_copy(update={"failures": failures})
+    why_not = undecided(scores, metric) if scores and metric else ""
+    return found.model_copy(update={"failures": failures, "undecided": why_not})
 
 
 def answers_of(plugin: Plugin, cell: Cell, reference: ArtifactRef, at: Workplace) -> Reference:
@@ -120,13 +125,38 @@ def _outputs(answers: ArtifactRef, at: Workplace) -> Arrays:
         return {name: file[name] for name in file}
 
 
+def _labels(plugin: Plugin, metric: Metric | None, outputs: tuple[Tensor, ...], samples: Path) -> Arrays:
+    """The labels of the samples by output: of the stock metric's file, or those of dataloader.py."""
+    with np.load(samples / "samples.npz") as file:
+        found = {name.removeprefix("y/"): file[name] for name in file if name.startswith("y/")}
+        count = len(file["ids"])
+    if metric and metric.output:
+        output = next(tensor for tensor in outputs if tensor.name == metric.output)
+        given = sample_labels(plugin, metric, output, count)
+        return found if given is None else {metric.output: given}
+    return found
+
+
+def _to_shuffle(
+    metric: Metric | None, labels: Arrays, outputs: tuple[Tensor, ...], expected: Arrays
+) -> Arrays:
+    """What must differ between a sample and the one whose answer it gets: the label, or, where there is none,
+    the framework's answer."""
+    if metric and metric.output and (metric.name in WITH_FRAMEWORK or not labels):
+        answers = expected[metric.output].reshape(squeezed(expected[metric.output].shape))
+        if metric.name == "agreement":
+            answers = classes_of(answers, class_axis(answers.shape, None), half_of(answers))
+        return {metric.output: answers}
+    return labels or {t.name: without_padding(t, expected[t.name]) for t in outputs}
+
+
 def _keep(
     cell: Cell,
     outputs: tuple[Tensor, ...],
     expected: Arrays,
     converted: Arrays | None,
     served: Arrays,
-    samples: Path,
+    labels: Arrays,
     at: Workplace,
 ) -> Path:
     """Write the predictions of the framework, the converted model, the served one and the shuffled baseline
@@ -141,11 +171,9 @@ def _keep(
         np.savez(folder / f"{name}.npz", allow_pickle=False, **kept)
         return kept
 
-    framework, answers = keep("framework", expected), keep("served", served)
+    _, answers = keep("framework", expected), keep("served", served)
     if converted:
         keep("converted", converted)
-    with np.load(samples / "samples.npz") as file:
-        labels = {name: file[name] for name in file if name.startswith("y/")} or framework
     others = partners(labels)
     if others is not None:
         shuffled = {name: array[others] for name, array in answers.items()}
@@ -166,18 +194,27 @@ def _keep_samples(folder: Path, samples: Path, count: int, every: bool) -> None:
 
 
 def _scores(
-    cell: Cell, metric: Metric, inputs: dict[str, ArtifactRef], folder: Path, at: Workplace
+    cell: Cell, metric: Metric, labels: Arrays, inputs: dict[str, ArtifactRef], folder: Path, at: Workplace
 ) -> Scores:
-    """The plug-in's metrics of the kept predictions."""
+    """The metrics of the kept predictions: the plug-in's, or a stock metric."""
     names = tuple(name for name in PREDICTIONS if (folder / f"{name}.npz").exists())
-    run_step(
-        "score",
-        fields=ScoreFields(parameters=cell.product.parameters, predictions=names),
-        inputs=inputs,
-        output=folder,
-        at=at,
-        files={name: folder / f"{name}.npz" for name in names},
-    )
+    files = {name: folder / f"{name}.npz" for name in names}
+    reference: MetricReference = "metrics.py"
+    if metric.output is None:
+        fields = ScoreFields(parameters=cell.product.parameters, predictions=names)
+        run_step("score", fields=fields, inputs=inputs, output=folder, at=at, files=files)
+    else:
+        reference = "framework" if metric.name in WITH_FRAMEWORK else "labels"
+        if reference == "labels" and metric.output in labels:
+            files["labels"] = folder / "metric_labels.npz"
+            np.savez(files["labels"], allow_pickle=False, labels=labels[metric.output])
+        stock = StockScoreFields(
+            metric=metric.name,
+            output=metric.output,
+            predictions=names,
+            permuted=metric.threshold is None,
+        )
+        run_step("stock_score", fields=stock, inputs={}, output=folder, at=at, files=files)
     metrics: dict[str, dict[str, float]] = read_json(folder / "metrics.json")
     if metric.name not in metrics["served"]:
         known = ", ".join(metrics["served"])
@@ -191,4 +228,6 @@ def _scores(
         shuffled=metrics["shuffled"][metric.name] if "shuffled" in names else None,
         drop=metric.lost(framework, served),
         all=metrics["served"],
+        reference=reference,
+        permuted=metrics["permuted"][metric.name] if "permuted" in metrics else None,
     )

@@ -11,6 +11,8 @@ import polars as pl
 
 from servegrid.bundle.failure import bundle_failure
 from servegrid.bundle.folder import copy, new_bundle, write_json
+from servegrid.bundle.image import write_image
+from servegrid.bundle.kubernetes import image_name, write_manifest
 from servegrid.bundle.start_scripts import REPOSITORY, hosted, write_starts
 from servegrid.campaign import results
 from servegrid.campaign.campaign_folders import newest_first, no_campaign
@@ -30,6 +32,11 @@ ROOM = 2.0
 samples: another batch size, or another card of the kind, rounds differently."""
 LEAST = 1e-6
 WITHIN = "the task metric is within its bounds"
+DECIDES_NOTHING = "the task metric decides nothing"
+MEANS_BY_REFERENCE = {
+    "labels": "it compares with the labels of the samples",
+    "framework": "it compares with the framework's answers, without labels",
+}
 NO_METRIC = "tensors agree with the framework's; no task metric was computed"
 UNSTABLE = "throughput and latency were not stable"
 RANDOM = "the weights are random"
@@ -60,6 +67,9 @@ def bundle(campaign: Path, cell: str, target: Path, site: Site, profile: str | N
         write_json(fresh / "certificate.json", _certificate(row))
         write_json(fresh / "versions.json", _versions(row))
         write_starts(fresh, row, site)
+        if hosted(row):
+            write_image(fresh, row)
+            write_manifest(fresh, row)
         _write_readme(fresh, row)
     return row
 
@@ -163,9 +173,20 @@ def _sample(predictions: Path, target: Path) -> None:
 
 
 def _certificate(row: Row) -> dict[str, Any]:
-    names = ("metric", "framework_metric", "served_metric", "metric_drop", "shuffled_metric")
+    names = (
+        "metric",
+        "metric_reference",
+        "framework_metric",
+        "served_metric",
+        "metric_drop",
+        "shuffled_metric",
+    )
     bounds = ("largest_difference", "least_cosine", "invariance")
-    means = [NO_METRIC if row["served_metric"] is None else WITHIN]
+    decided = DECIDES_NOTHING if row["verdict"] == "measured" else WITHIN
+    means = [NO_METRIC if row["served_metric"] is None else decided]
+    means += (
+        [MEANS_BY_REFERENCE[row["metric_reference"]]] if row["metric_reference"] in MEANS_BY_REFERENCE else []
+    )
     means += [UNSTABLE] if row["verdict"] == "unstable" else []
     means += [RANDOM] if row["random_weights"] else []
     return {
@@ -187,12 +208,15 @@ def _versions(row: Row) -> dict[str, Any]:
 
 
 def _write_readme(folder: Path, row: Row) -> None:
-    embedded = _EMBEDDED if hosted(row) else ""
+    embedded = _EMBEDDED.format(name=image_name(row)) if hosted(row) else ""
     (folder / "README.md").write_text(_README.format(**row, embedded=embedded), encoding="utf-8")
 
 
 _EMBEDDED = """- `sh start-embedded.sh` starts it with the server binary of the host that wrote this bundle;
-  HTTP_PORT and METRICS_PORT move its other ports.
+  HTTP_PORT and METRICS_PORT move its other ports. It uses the one card that was measured.
+- `docker build --tag {name}:latest .` makes an image of server, locked wheels and models, which installs
+  nothing when it starts; `kubectl apply --filename kubernetes.yaml` runs it with health probes and the
+  measured resources.
 """
 _README = """# {cell}
 

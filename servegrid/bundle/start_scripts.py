@@ -6,10 +6,10 @@ import shlex
 from pathlib import Path
 
 from servegrid.bundle.folder import write_script
+from servegrid.bundle.image import device_kind, pins
 from servegrid.campaign.columns import parse_json
 from servegrid.campaign.results import Row
 from servegrid.domain.releases import image
-from servegrid.formats import FORMATS
 from servegrid.servers import docker, embedded
 from servegrid.store.site import Site
 
@@ -20,7 +20,7 @@ def write_starts(folder: Path, row: Row, site: Site) -> None:
     """start-docker.sh and, where that server can serve it, start-embedded.sh for the cell of a row."""
     write_script(folder / "start-docker.sh", _docker_line(row))
     if hosted(row):  # the embedded server has no native backend
-        write_script(folder / "start-embedded.sh", *_embedded_lines(site))
+        write_script(folder / "start-embedded.sh", *_embedded_lines(row, site))
 
 
 def hosted(row: Row) -> bool:
@@ -29,14 +29,10 @@ def hosted(row: Row) -> bool:
 
 
 def _docker_line(row: Row) -> str:
-    gpu = "--gpus all " if parse_json(row["dynamic"]).get("device_kind") == "gpu" else ""
+    gpu = "--gpus all " if device_kind(row) == "gpu" else ""
     serve = "tritonserver --model-repository=/models --disable-auto-complete-config"
     if hosted(row):
-        used = parse_json(row["versions"])
-        libraries = [name for name in FORMATS[row["format"]].libraries if name in used]
-        # PyPI has no local versions (2.13.0+cpu), and ONNX Runtime for GPUs under a name of its own.
-        on_gpu = {"onnxruntime": "onnxruntime-gpu"} if gpu else {}
-        needs = [f"{on_gpu.get(name, name)}=={used[name].partition('+')[0]}" for name in libraries]
+        needs = [f"{name}=={version}" for name, version in pins(row).items()]
         serve = f"bash -c {shlex.quote(f'pip install --quiet {shlex.join(needs)} && exec {serve}')}"
     return (
         f'docker run --rm {gpu}--shm-size=1g -p "127.0.0.1:${{GRPC_PORT:-8001}}:8001" '
@@ -44,8 +40,11 @@ def _docker_line(row: Row) -> str:
     )
 
 
-def _embedded_lines(site: Site) -> list[str]:
+def _embedded_lines(row: Row, site: Site) -> list[str]:
+    """On the card that was measured, if it was one: Triton would start an instance on each card."""
     env, start = embedded.start_line(site)
+    if row.get("card_uuid"):
+        env["CUDA_VISIBLE_DEVICES"] = row["card_uuid"]
     ports = [f'--{kind}-port="${{{kind.upper()}_PORT:-{port}}}"' for kind, port in docker.PORTS.items()]
     local = [f"--{kind}-address=127.0.0.1" for kind in docker.PORTS]
     options = [f"--model-repository={REPOSITORY}", "--disable-auto-complete-config", *local, *ports]

@@ -98,4 +98,6 @@ class CellResult:
                 return Outcome(verdict="unstable", reason=reason)
         if self.correctness.scores is None:
             return Outcome(verdict="measured", reason="no metric to gate on")
+        if self.correctness.undecided:
+            return Outcome(verdict="measured", reason=self.correctness.undecided)
         return Outcome(verdict="passed", reason=self.correctness.unproven)

@@ -36,7 +36,7 @@ from servegrid.domain.errors import (
     refusal,
 )
 from servegrid.domain.values import Cell
-from servegrid.host.environment import Host
+from servegrid.host.environment import Host, card_uuid
 from servegrid.host.files import write_atomic
 from servegrid.host.stage_timer import collecting, now
 from servegrid.loadgen.measured import MeasuredPoint
@@ -121,8 +121,10 @@ class CellWriter:
                 row = head | _point_columns(entry, point, result.baseline)
                 limit = roofline_columns(result.roofline, cell.product.precision, entry.serving, row)
                 rows.append(("measurement", row | limit))
+        on_card = cell.dynamic.device_kind == "gpu" and self.options.server != "remote"
+        head_of_cell = head | {"card_uuid": card_uuid() if on_card else None}
         self.writer.append_all(
-            [*rows, ("cell", head | cell_columns(cell) | _result_columns(result) | columns)]
+            [*rows, ("cell", head_of_cell | cell_columns(cell) | _result_columns(result) | columns)]
         )
 
     def _head(self, cell: Cell) -> Row:
@@ -206,6 +208,7 @@ def _correctness_columns(found: Correctness) -> Row:
     if found.scores:
         row |= {
             "metric": found.scores.metric,
+            "metric_reference": found.scores.reference,
             "metrics": to_json(found.scores.all),
             "framework_metric": found.scores.framework,
             "converted_metric": found.scores.converted,

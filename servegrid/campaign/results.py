@@ -78,8 +78,10 @@ cell its run, of a point its measurement, ISO 8601 in UTC."""
 CELLS: dict[str, pl.DataType] = {
     **COMMON,
     **dict.fromkeys(("static", "dynamic", "offline", "online"), pl.String()),
-    **dict.fromkeys(("server", "server_version", "backend"), pl.String()),
-    **dict.fromkeys(("verdict", "reason", "log", "command", "metric", "metrics"), pl.String()),
+    **dict.fromkeys(("server", "server_version", "backend", "card_uuid"), pl.String()),
+    **dict.fromkeys(
+        ("verdict", "reason", "log", "command", "metric", "metric_reference", "metrics"), pl.String()
+    ),
     **dict.fromkeys(
         tuple(f"{name}_metric" for name in ("framework", "converted", "served", "shuffled")), pl.Float64()
     ),

@@ -4,22 +4,42 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from servegrid.domain.names import Finite, NotNegative, Positive, Share, Text
 from servegrid.domain.values import Precision, Value
 
 
 class Metric(Value):
-    """The task metric. `drop` bounds by how much the served model may be worse than the framework."""
+    """The task metric. `drop` bounds by how much the served model may be worse than the framework.
+
+    With an `output` it is a stock metric of that output: one of scikit-learn's scorers or of our own, by its
+    name. Its labels are in the file `labels`, which lies in the model's folder or has an absolute path;
+    without one dataloader.py gives them. `agreement` and `cosine` compare with the framework's answers
+    instead. Without a threshold, the framework must be better than with permuted answers. `made_up`: the
+    samples are random, so the metric decides nothing.
+    """
 
     name: Text
     better: Literal["higher", "lower"] = "higher"
-    threshold: Finite
+    threshold: Finite | None = None
     drop: dict[Precision, NotNegative]
+    output: Text | None = None
+    labels: Text | None = None
+    made_up: bool = False
+
+    @model_validator(mode="after")
+    def _is_stock_or_has_a_threshold(self) -> Metric:
+        if self.output is None:
+            if self.threshold is None:
+                raise ValueError("threshold: missing; only a metric with an `output` can do without")
+            if self.labels is not None or self.made_up:
+                raise ValueError("output: missing; `labels` and `made_up` go with it")
+        return self
 
     def reached(self, value: float) -> bool:
         """Whether a value is at the threshold or better; NaN never is."""
+        assert self.threshold is not None
         return value >= self.threshold if self.better == "higher" else value <= self.threshold
 
     def lost(self, framework: float, served: float) -> float:

@@ -38,6 +38,16 @@ class ScoreFields(PluginFields):
     predictions: tuple[str, ...]
 
 
+class StockScoreFields(Fields):
+    """A stock metric, its output, the inputs of the job that are predictions, and whether the framework's
+    answers are also scored in random orders."""
+
+    metric: str
+    output: str
+    predictions: tuple[str, ...]
+    permuted: bool
+
+
 class NetworkFields(PluginFields):
     """The network's framework, its inputs and outputs, and where it runs."""
 
@@ -101,6 +111,7 @@ PluginJob = Job[PluginFields]
 PrepareJob = Job[PrepareFields]
 ProfileDataJob = Job[ProfileDataFields]
 ScoreJob = Job[ScoreFields]
+StockScoreJob = Job[StockScoreFields]
 NetworkJob = Job[NetworkFields]
 ExportJob = Job[ExportFields]
 ReferenceJob = Job[ReferenceFields]

@@ -34,6 +34,7 @@ STEPS: dict[str, Step] = {
     "profile_data": Step(fields.ProfileDataFields, "servegrid.frameworks.plugin_steps:profile_data"),
     "converted_answers": Step(ConvertedAnswersFields, "servegrid.formats.converted:converted_answers"),
     "score": Step(fields.ScoreFields, "servegrid.frameworks.plugin_steps:score"),
+    "stock_score": Step(fields.StockScoreFields, "servegrid.frameworks.stock_metrics:score"),
     "export": Step(fields.ExportFields, "servegrid.frameworks.framework_steps:export"),
     "reference": Step(fields.ReferenceFields, "servegrid.frameworks.framework_steps:reference"),
     "baseline": Step(fields.BaselineFields, "servegrid.frameworks.framework_steps:baseline"),

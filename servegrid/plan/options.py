@@ -12,7 +12,7 @@ import typer
 from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from servegrid.domain.errors import UserError
-from servegrid.domain.names import LONGEST_NAME, Name, check_text
+from servegrid.domain.names import LONGEST_NAME, Finite, Name, NotNegative, check_text
 from servegrid.domain.values import ModelFile
 from servegrid.host.files import is_path
 from servegrid.plan.selection import Panel, Selection
@@ -21,7 +21,7 @@ ALL = "all"
 QUEUE = "default"
 MODEL_FILES: tuple[ModelFile, ...] = get_args(ModelFile)
 MODEL_FLAGS = [f"--{kind.replace('_', '-')}" for kind in MODEL_FILES]
-PATHS = (*MODEL_FILES, "samples", "model_dir", "ca_file", "headers_file")
+PATHS = (*MODEL_FILES, "samples", "labels", "model_dir", "ca_file", "headers_file")
 """Options that name one file or folder."""
 
 
@@ -92,6 +92,20 @@ class SweepOptions(Selection):
     name: Annotated[Name | None, Panel.OWN] = Field(
         None, description="The name of the model file's model; by default the file's"
     )
+    labels: Annotated[str | None, Panel.OWN] = Field(
+        None, description="An .npz file with one array, or a .csv file with a header: a label for each sample"
+    )
+    metric: Annotated[str | None, Panel.OWN] = Field(
+        None,
+        description="NAME or NAME:OUTPUT: a scorer of scikit-learn, dice or top5, with labels; agreement or "
+        "cosine, with the framework's answers",
+    )
+    threshold: Annotated[Finite | None, Panel.OWN] = Field(
+        None, description="The least score; by default one that permuted answers do not reach"
+    )
+    drop: Annotated[NotNegative | None, Panel.OWN] = Field(
+        None, description="By how much the served model's score may be lower than the framework's"
+    )
     model_dir: Annotated[str | None, Panel.OWN] = Field(
         None, description="A model folder that lies outside models/"
     )
@@ -131,11 +145,25 @@ class SweepOptions(Selection):
             raise ValueError("--name goes with a model file: a folder's name is in its model.yaml")
         if self.signature is not None and self.savedmodel is None:
             raise ValueError("--signature goes with --savedmodel")
+        self._check_metric()
         if self.queue != QUEUE and not self.workers:
             raise ValueError("--queue goes with --workers")
         if self.random_weights and self.model_file is not None:
             raise ValueError("--random-weights: a model file has its weights")
         return self
+
+    def _check_metric(self) -> None:
+        for name in ("labels", "threshold", "drop"):
+            if getattr(self, name) is not None and self.metric is None:
+                raise ValueError(f"--{name} goes with --metric")
+        if self.metric is None:
+            return
+        if self.model_file is None and self.model_dir is None:
+            raise ValueError("--metric goes with a model file or --model-dir")
+        if self.model_file is not None and self.labels is not None and self.samples is None:
+            raise ValueError("--labels goes with --samples: the labels are of samples that you give")
+        if self.random_weights:
+            raise ValueError("--random-weights: without trained weights no --metric is computed")
 
     @property
     def model_file(self) -> tuple[ModelFile, str] | None:

@@ -34,6 +34,7 @@ CELLS = _columns(
     ("verdict", "verdict"),
     ("reason", "reason"),
     ("metric", "metric"),
+    ("metric_reference", "metric compares with"),
     ("served_metric", "served", 4),
     ("converted_metric", "converted", 4),
     ("framework_metric", "framework", 4),

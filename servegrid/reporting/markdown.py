@@ -100,6 +100,7 @@ def _cells(cells: pl.DataFrame) -> str:
         (
             row["cell"],
             row["verdict"],
+            row["metric_reference"] or "",
             _number(row["framework_metric"], 4),
             _number(row["converted_metric"], 4),
             _metrics(row["metrics"]),
@@ -113,6 +114,7 @@ def _cells(cells: pl.DataFrame) -> str:
     head = (
         "cell",
         "verdict",
+        "metric compares with",
         "metric, framework",
         "converted",
         "served",

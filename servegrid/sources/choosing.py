@@ -18,6 +18,7 @@ from servegrid.plan.models import known_models, load_folder, load_model
 from servegrid.plan.options import ALL, SweepOptions
 from servegrid.plan.settings import with_settings
 from servegrid.plan.spec_rules import RULES
+from servegrid.sources.metric import with_metric
 from servegrid.sources.model_file import model_folder
 from servegrid.store.site import Site
 
@@ -54,7 +55,8 @@ def choose_plugins(options: SweepOptions, site: Site) -> list[Plugin]:
             _with_parameters(plugin.spec, variant, parameters), variant, options.sets
         )
         own = {"model_digest": _model_digest(plugin), "settings": settings}
-        chosen.append(plugin.model_copy(update={"spec": spec, "paths": paths, "files": files, **own}))
+        plugin = plugin.model_copy(update={"spec": spec, "paths": paths, "files": files, **own})
+        chosen.append(with_metric(plugin, options, variant))
     return chosen
 
 

@@ -19,8 +19,9 @@ GENERATED = frozenset(
 SPEC = "model.yaml"
 """A key holds those of its fields that the step reads."""
 
-NOT_READ = ("README.md", "client.py", "metrics.py", "published.csv")
+NOT_READ = ("README.md", "client.py", "metrics.py", "published.csv", "labels.npz", "labels.csv")
 """Files at the top of the folder that no build step reads: the result of `metrics.py` is not cached,
+labels are read with it,
 `client.py` goes into bundles, `published.csv` into reports. One of them counts where a Python file that
 counts contains its name."""
 

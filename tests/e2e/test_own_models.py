@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from hashlib import sha256
 from pathlib import Path
@@ -12,6 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto as T
 from onnx import helper
+from sklearn.metrics import f1_score
 
 from servegrid.campaign.layout import CampaignLayout
 
@@ -56,6 +58,47 @@ def test_onnx_file_is_served_and_measured(command: Any, tmp_path: Path) -> None:
         weights = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
         logits = np.exp(x @ weights)
         np.testing.assert_allclose(served["y"], logits / logits.sum(axis=1, keepdims=True), atol=1e-5)
+
+
+def test_labels_and_samples_let_a_file_pass_and_be_recommended(command: Any, tmp_path: Path) -> None:
+    write_net(tmp_path / "net.onnx")
+    weights = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(90, 6)).astype(np.float32)
+    labels = (x @ weights + rng.normal(size=(90, 3))).argmax(axis=1)
+    np.savez(tmp_path / "samples.npz", x=x)
+    (tmp_path / "labels.csv").write_text("label\n" + "\n".join(map(str, labels)))
+    own = ("--samples", str(tmp_path / "samples.npz"), "--labels", str(tmp_path / "labels.csv"))
+    net = ("--onnx", str(tmp_path / "net.onnx"), "--precision", "fp32")
+    code, output = command.run("sweep", *net, *own, "--metric", "f1_macro", *SMALL)
+    assert code == 0, output
+    (cell,) = (row for row in command.rows() if row["kind"] == "cell")
+    assert cell["verdict"] in ("passed", "unstable")
+    assert (cell["metric"], cell["metric_reference"]) == ("f1_macro", "labels")
+    expected = f1_score(labels, (x @ weights).argmax(axis=1), average="macro")
+    assert cell["framework_metric"] == pytest.approx(expected, abs=5e-5)
+    assert cell["served_metric"] == pytest.approx(expected, abs=5e-5)
+    assert cell["shuffled_metric"] < 0.5
+    if cell["verdict"] == "passed":
+        assert f"Best offline throughput: {cell['cell']}" in output
+    code, output = command.run("bundle", cell["cell"], str(tmp_path / "bundle"))
+    assert code == 0, output
+    certificate = json.loads((tmp_path / "bundle" / "certificate.json").read_text())
+    assert certificate["metric_reference"] == "labels"
+    assert "labels" in certificate["means"]
+
+
+def test_agreement_on_random_samples_is_measured(command: Any, tmp_path: Path) -> None:
+    write_net(tmp_path / "net.onnx")
+    net = ("--onnx", str(tmp_path / "net.onnx"), "--precision", "fp32")
+    code, output = command.run("sweep", *net, "--metric", "agreement", *SMALL)
+    assert code == 0, output
+    (cell,) = (row for row in command.rows() if row["kind"] == "cell")
+    assert cell["verdict"] in ("measured", "unstable")
+    assert (cell["metric"], cell["metric_reference"]) == ("agreement", "framework")
+    assert cell["served_metric"] == 1
+    if cell["verdict"] == "measured":
+        assert "--samples" in cell["reason"]
 
 
 def test_onnx_file_with_a_fixed_first_axis_is_served_without_batching(command: Any, tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `make image-test`: builds the Dockerfile and runs the command in the image, without a container engine: buildah
+# `make image-test`: builds the Dockerfile, runs the command in the image, and serves a bundle in its own image, without a container engine: buildah
 # with chroot isolation, on a base that debootstrap makes. Needs root, buildah, debootstrap.
 #
 # It leaves nothing behind: what it starts and mounts is in namespaces that end with it, however it ends, and its
@@ -74,16 +74,21 @@ pip_settings() {
         awk '!seen[$1]++' | sed -E 's/ (file:)/\n    \1/g'
 }
 
-image() {
-    pip_settings >"$work/pip.conf"
+# A Dockerfile on the base, with pip's settings; the image's name, the folder, and more options.
+built() {
     local mounts=() path
     # An index that is a folder refers to files beside it.
     for path in $(sed -nE 's#.*file://(.*)/[^/]+/?$#\1#p; s#.*= (/[^ ]+).*#\1#p' "$work/pip.conf" | sort -u); do
         [ -e "$path" ] && mounts+=(--volume "$path:$path:ro")
     done
-    "${buildah[@]}" build --quiet --format docker --build-arg BASE=localhost/base --build-arg EXTRAS=torch,onnx \
-        --secret "id=pip,src=$work/pip.conf" "${mounts[@]}" --tag servegrid . >"$work/build.log" 2>&1 ||
-        { tail -40 "$work/build.log"; return 1; }
+    "${buildah[@]}" build --quiet --format docker --build-arg BASE=localhost/base "${@:3}" \
+        --secret "id=pip,src=$work/pip.conf" "${mounts[@]}" --tag "$1" "$2" >"$work/$1.log" 2>&1 ||
+        { tail -40 "$work/$1.log"; return 1; }
+}
+
+image() {
+    pip_settings >"$work/pip.conf"
+    built servegrid . --build-arg EXTRAS=torch,onnx
 }
 
 inside() {
@@ -101,6 +106,22 @@ guarded() {
     inside test -e /opt/servegrid/servegrid/frameworks/__main__.py
     sed -n 's#.*\(file\|https\?\)://##p' "$work/pip.conf" >"$work/places"
     [ -z "$("${buildah[@]}" inspect --type image localhost/servegrid | grep -F -f "$work/places" || true)" ]
+}
+
+bundle_builds() {
+    inside servegrid bundle "$1" "$2"
+    built bundle "$("${buildah[@]}" mount "$worker")$2"
+}
+
+# The image of the bundle, without a network: its server answers the bundle's own client.
+bundle_answers() {
+    local server command
+    server=$("${buildah[@]}" from localhost/bundle)
+    command=$("${buildah[@]}" inspect --type image --format '{{range .Docker.Config.Cmd}}{{.}} {{end}}' localhost/bundle)
+    # shellcheck disable=SC2016,SC2086  # for the inner shell; a list of words
+    unshare --net bash -euc 'ip link set lo up; "${@:3}" >"$1" 2>&1 & exec $2' bash "$work/server.log" \
+        "${buildah[*]} run --user servegrid $worker -- /opt/servegrid/venv/bin/python $1/client.py --wait 60" \
+        "${buildah[@]}" run "$server" -- $command || { tail -40 "$work/server.log"; return 1; }
 }
 
 # What the image starts, on a network of its own, until the image's own health check says that it is well.
@@ -128,6 +149,9 @@ step "servegrid plan" inside servegrid plan --format onnx --precision fp32 --acc
 model=/opt/servegrid/models/_template
 step "servegrid sweep" inside servegrid sweep --model-dir "$model" --format onnx --precision fp32 \
     --max-batch-size 1 --max-concurrency 1
+bundle=/var/lib/servegrid/bundle
+step "bundle's image" bundle_builds _template-tiny-onnx-fp32-b1-c1 "$bundle"
+step "bundle's server and client" bundle_answers "$bundle"
 step "guarded" guarded
 step "worker" worker_starts
 echo "image-test: $SECONDS s"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from servegrid.checks.invariance import Invariance
-from servegrid.checks.verdict import Correctness, Scores, judge
+from servegrid.checks.verdict import Correctness, Scores, judge, undecided
 from servegrid.domain.arrays import TensorMatch
 from servegrid.domain.tolerances import Metric, Tolerance, Tolerances
 
@@ -95,6 +95,42 @@ def test_where_there_is_no_shuffled_baseline_that_is_named_and_does_not_fail() -
     assert judge(found, TOLERANCE, METRIC, "fp32") == ()
     assert "one label" in found.unproven
     assert GOOD.unproven == ""
+
+
+STOCK = METRIC.model_copy(update={"output": "y"})
+
+
+@pytest.mark.parametrize(
+    ("metric", "change", "named"),
+    [
+        ({"made_up": True}, {}, ("f1", "--samples")),
+        ({}, {"shuffled": None}, ("f1", "one label")),
+        ({}, {"shuffled": 0.8}, ("f1", "0.8000", "0.8 ")),
+        ({"threshold": None}, {"permuted": 0.85}, ("f1", "0.8500", "--threshold")),
+        ({"threshold": None}, {"permuted": 0.05}, ("f1", "0.1000", "0.05 ")),
+    ],
+)
+def test_a_stock_metric_that_cannot_tell_right_from_wrong_decides_nothing(
+    metric: dict[str, Any], change: dict[str, Any], named: tuple[str, ...]
+) -> None:
+    stock = STOCK.model_copy(update=metric)
+    found = GOOD.model_copy(update={"scores": scores().model_copy(update={"served": 0.0} | change)})
+    assert found.scores is not None
+    why = undecided(found.scores, stock)
+    assert [part for part in named if part not in why] == []
+    assert judge(found, TOLERANCE, stock, "fp32") == ()
+
+
+def test_a_stock_metric_that_decides_is_judged_by_its_threshold_or_by_permuted_answers() -> None:
+    free = STOCK.model_copy(update={"threshold": None})
+    above = scores().model_copy(update={"permuted": 0.4})
+    assert (undecided(scores(), STOCK), undecided(above, free), undecided(scores(), METRIC)) == ("", "", "")
+    assert judged({"scores": above}, metric=free) == ()
+    failures = judged({"scores": scores(served=0.4).model_copy(update={"permuted": 0.4})}, metric=free)
+    starts = ("f1 of the served model: 0.4000", "f1 drop: 0.4500")
+    assert [f.startswith(s) for f, s in zip(failures, starts, strict=True)] == [True, True]
+    (failure,) = judged({"scores": scores(framework=0.7)}, metric=STOCK)
+    assert failure.startswith("f1 of the framework: 0.7000")
 
 
 def test_an_output_without_one_finite_value_proves_nothing() -> None:

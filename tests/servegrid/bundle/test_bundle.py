@@ -170,6 +170,13 @@ def test_image_installs_the_published_libraries(site: Site, tmp_path: Path, kind
     assert f"pip install --quiet {library} &&" in (tmp_path / "start-docker.sh").read_text()
 
 
+def test_script_of_the_embedded_server_uses_the_card_that_was_measured(site: Site, tmp_path: Path) -> None:
+    write_starts(tmp_path, CELL | {"card_uuid": "GPU-12"}, site)
+    assert "export CUDA_VISIBLE_DEVICES=GPU-12\n" in (tmp_path / "start-embedded.sh").read_text()
+    write_starts(tmp_path, CELL | {"card_uuid": None}, site)
+    assert "CUDA_VISIBLE_DEVICES" not in (tmp_path / "start-embedded.sh").read_text()
+
+
 def test_client_compares_answers_of_other_lengths() -> None:
     short, long = np.ones((2, 1, 3)), np.pad(np.ones((2, 1, 3)), [(0, 0), (0, 0), (0, 2)])
     for one, other in ((short, long), (long, short)):
@@ -186,7 +193,8 @@ def test_start_script_of_the_embedded_server_where_it_can_serve(
     (campaign / "rows.jsonl").unlink()
     Writer(campaign).append("cell", CELL | {"backend": backend})
     bundle(campaign, "toy-onnx", tmp_path / "bundle", site)
-    assert (tmp_path / "bundle" / "start-embedded.sh").exists() is there
+    for name in ("start-embedded.sh", "Dockerfile", "requirements.txt", "kubernetes.yaml"):
+        assert (tmp_path / "bundle" / name).exists() is there
     assert ("start-embedded.sh" in (tmp_path / "bundle" / "README.md").read_text()) is there
 
 

@@ -55,7 +55,9 @@ variants:
       {shared_memory: system, input_data: samples, published_input_data: random, request_count: 50,
       window_s: 1.0, warm_up: true, client_batch: 1,
        concurrency: [2]}
-    metric: {name: accuracy, better: higher, threshold: 0.9, drop: {fp32: 0.001}}
+    metric:
+      {name: accuracy, better: higher, threshold: 0.9, drop: {fp32: 0.001}, output: y, labels: labels.npz,
+       made_up: false}
 """
 PROFILE = """
 name: card

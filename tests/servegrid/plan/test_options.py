@@ -45,7 +45,10 @@ GIVEN = {
     "sets": ("c=1", "d=2"),
     "plugin_paths": ("c", "d"),
 }
-OTHER_MODELS = {"onnx": "f", "shapes": ("x=1,2",), "samples": "s", "name": "net"}
+OTHER_MODELS = {
+    **{"onnx": "f", "shapes": ("x=1,2",), "samples": "s", "name": "net"},
+    **{"labels": "l", "metric": "f1:y", "threshold": -0.5, "drop": 0.25},
+}
 ARGUMENTS = (
     "--model a --model b --variant full --profile card --profile other --workers --queue nightly "
     "--random-weights --generator client --server other "
@@ -76,7 +79,8 @@ def test_every_field_is_an_option() -> None:
     assert called(*ARGUMENTS.split()) == SweepOptions.model_validate(GIVEN)
     words = SweepOptions.model_validate(GIVEN).words
     assert called(*words, "--workers", "--queue", "nightly") == SweepOptions.model_validate(GIVEN)
-    file = called("--onnx", "f", "--shape", "x=1,2", "--samples", "s", "--name", "net")
+    metric = ("--labels", "l", "--metric", "f1:y", "--threshold", "-0.5", "--drop", "0.25")
+    file = called("--onnx", "f", "--shape", "x=1,2", "--samples", "s", "--name", "net", *metric)
     assert file == SweepOptions.model_validate(OTHER_MODELS) == called(*file.words)
     found = called("--savedmodel", "f", "--signature", "classify")
     assert found == SweepOptions.model_validate(of_savedmodel) == called(*found.words)
@@ -178,3 +182,20 @@ def test_subject_names_the_models_or_the_file() -> None:
     assert SweepOptions(onnx="x/m.onnx").subject == "m.onnx"
     assert SweepOptions(onnx="x/m.onnx", name="net").subject == "net"
     assert SweepOptions(model_dir="/y/own").subject == "own (tiny)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ("--onnx f --labels l", ("--labels", "--metric")),
+        ("--onnx f --threshold 1", ("--threshold", "--metric")),
+        ("--onnx f --drop 1", ("--drop", "--metric")),
+        ("--onnx f --metric f1 --labels l", ("--labels", "--samples")),
+        ("--model a --metric f1", ("--metric", "--model-dir")),
+        ("--model-dir a --metric f1 --random-weights", ("--random-weights", "--metric")),
+    ],
+)
+def test_a_metric_without_what_it_goes_with_is_refused(arguments: str, named: tuple[str, ...]) -> None:
+    with pytest.raises(UserError) as error:
+        called(*arguments.split())
+    assert [part for part in named if part not in str(error.value)] == []
