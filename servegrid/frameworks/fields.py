@@ -10,6 +10,7 @@ from servegrid.domain.values import ExportFormat, Framework, Interface, ModelFil
 from servegrid.store.job import Fields, Job
 
 DeviceKind = Literal["cpu", "gpu"]
+Pooling = Literal["none", "mean", "cls"]
 
 
 class PluginFields(Fields):
@@ -95,6 +96,21 @@ class ModelFileFields(Fields):
     requires: tuple[str, ...]
 
 
+class HuggingFaceFields(Fields):
+    """The model that is made of a Hugging Face folder: its name, its task and the class of transformers that
+    loads it, how its embeddings are pooled, the files of checkpoint and processors, and the distributions that
+    it needs."""
+
+    name: str
+    task: str
+    auto_class: str
+    pooling: Pooling
+    normalize: bool
+    checkpoint: tuple[str, ...]
+    processor: tuple[str, ...]
+    requires: tuple[str, ...]
+
+
 PluginJob = Job[PluginFields]
 PrepareJob = Job[PrepareFields]
 ProfileDataJob = Job[ProfileDataFields]
@@ -105,3 +121,4 @@ ReferenceJob = Job[ReferenceFields]
 BaselineJob = Job[BaselineFields]
 CeilingsJob = Job[CeilingsFields]
 ModelFileJob = Job[ModelFileFields]
+HuggingFaceJob = Job[HuggingFaceFields]

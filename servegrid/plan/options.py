@@ -73,11 +73,19 @@ class SweepOptions(Selection):
     savedmodel: Annotated[str | None, Panel.OWN] = Field(
         None, description="The folder of a TensorFlow SavedModel instead"
     )
+    hf: Annotated[str | None, Panel.OWN] = Field(
+        None, description="A local Hugging Face folder instead: config.json, safetensors, tokenizer"
+    )
+    task: Annotated[str | None, Panel.OWN] = Field(
+        None, description="What a Hugging Face folder is served for, where its architecture does not say it"
+    )
     shapes: Annotated[tuple[str, ...], Panel.OWN] = Field(
         (), description="NAME=1,3,224,224: an input's shape, where the model file leaves it open"
     )
     samples: Annotated[str | None, Panel.OWN] = Field(
-        None, description="An .npz file with an array for each input of the model file, batch first"
+        None,
+        description="An .npz file with an array for each input of the model file, batch first; of a Hugging Face "
+        "folder a .jsonl file, or a folder of images or .wav files",
     )
     model_dir: Annotated[str | None, Panel.OWN] = Field(
         None, description="A model folder that lies outside models/"
@@ -107,6 +115,10 @@ class SweepOptions(Selection):
             raise ValueError(f"{flags}: give one of them")
         if (self.shapes or self.samples is not None) and self.model_file is None:
             raise ValueError("--shape and --samples go with --onnx, --torchscript or --savedmodel")
+        if self.shapes and self.hf is not None:
+            raise ValueError("--shape: the folder of --hf says the shapes; a text's length stays free")
+        if self.task is not None and self.hf is None:
+            raise ValueError("--task goes with --hf")
         if self.queue != QUEUE and not self.workers:
             raise ValueError("--queue goes with --workers")
         if self.random_weights and self.model_file is not None:

@@ -16,6 +16,7 @@ from servegrid.host.files import digest_path, is_path
 from servegrid.plan.models import known_models, load_folder, load_model
 from servegrid.plan.options import ALL, SweepOptions
 from servegrid.plan.spec_rules import RULES
+from servegrid.sources.hugging_face import hugging_face_folder
 from servegrid.sources.model_file import model_folder
 from servegrid.store.site import Site
 
@@ -29,7 +30,10 @@ def choose_plugins(options: SweepOptions, site: Site) -> list[Plugin]:
     options = options.anywhere()  # a parameter's path is in cache keys: a file must have one path
     if options.model_file:
         kind, path = options.model_file
-        found = [model_folder(kind, Path(path), options.shapes, options.samples, site)]
+        if kind == "hf":
+            found = [hugging_face_folder(Path(path), options.task, options.samples, site)]
+        else:
+            found = [model_folder(kind, Path(path), options.shapes, options.samples, site)]
     elif options.model_dir:
         found = [load_folder(Path(options.model_dir))]
     else:
