@@ -17,7 +17,8 @@ from servegrid.domain.slo import Slo
 
 Format = Literal["ts-trace", "ts-script", "aoti", "onnx", "trt", "tf-savedmodel", "tf-trt"]
 ExportFormat = Literal["ts-trace", "ts-script", "torch-export", "onnx", "tf-savedmodel"]
-ModelFile = Literal["onnx", "torchscript", "savedmodel", "hf"]
+ModelFile = Literal["onnx", "torchscript", "savedmodel"]
+ModelSource = Literal[ModelFile, "hf"]
 Framework = Literal["torch", "tensorflow", "onnx", "torchscript", "savedmodel"]
 Precision = Literal["fp32", "fp16", "bf16", "int8"]
 Accelerator = Literal["none", "trt", "amp"]

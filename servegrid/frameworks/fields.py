@@ -97,9 +97,9 @@ class ModelFileFields(Fields):
 
 
 class HuggingFaceFields(Fields):
-    """The model that is made of a Hugging Face folder: its name, its task and the class of transformers that
-    loads it, how its embeddings are pooled, the files of checkpoint and processors, and the distributions that
-    it needs."""
+    """The model that is made of a Hugging Face folder: its name, its task, the class of transformers that
+    loads it, how its embeddings are pooled, the files of checkpoint and processors, and the distributions
+    that it needs."""
 
     name: str
     task: str

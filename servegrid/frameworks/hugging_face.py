@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import yaml
 from pydantic import ValidationError
 
@@ -88,9 +89,7 @@ def _copy(folder: Path, target: Path, files: tuple[str, ...]) -> None:
         shutil.copy(folder / name, target / name)
 
 
-def _run(
-    job: HuggingFaceJob, network: Any, x: Arrays
-) -> tuple[Interface, dict[str, float], tuple[str, ...]]:
+def _run(job: HuggingFaceJob, network: Any, x: Arrays) -> tuple[Interface, dict[str, float], tuple[str, ...]]:
     """The interface, with the outputs that hold a row for each sample; the largest value of each output; and
     the outputs that are left out, each with its reason. Axes are found by calls of three and of two samples,
     and of a shorter sequence."""
@@ -127,7 +126,7 @@ def _run(
 
 
 def _all_outputs(probe: TorchNetwork, x: Arrays) -> Arrays:
-    with networks.torch.inference_mode():
+    with torch.inference_mode():
         found = probe.module.named(*probe._tensors(x))
     return {name: value.numpy() for name, value in found.items()}
 

@@ -44,7 +44,7 @@ class Found(Value):
 
 
 def make_spec(fields: HuggingFaceFields, folder: str, found: Found) -> ModelSpec:
-    """The spec; tolerances are shares of each output's largest value, for what the values mean is not known."""
+    """The spec; tolerances are shares of each output's largest value: its values may mean anything."""
     tolerances = {}
     for precision, (share, bounds) in BOUNDS.items():
         own = {name: {"absolute": share * scale, **bounds} for name, scale in found.scales.items()}

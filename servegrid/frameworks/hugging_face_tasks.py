@@ -34,7 +34,9 @@ WITH_AUDIO = ("Data2VecAudio", "Hubert", "SEW", "UniSpeech", "Wav2Vec2", "WavLM"
 ENCODERS = ("WhisperForConditionalGeneration",)
 """Architectures that generate, and whose encoder is served."""
 OPTIMIZERS: dict[str, str] = {
-    **dict.fromkeys(("albert", "bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta"), "bert"),
+    **dict.fromkeys(
+        ("albert", "bert", "camembert", "distilbert", "electra", "roberta", "xlm-roberta"), "bert"
+    ),
     "vit": "vit",
     "clip": "clip",
     "whisper": "bart",

@@ -13,13 +13,13 @@ from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_v
 
 from servegrid.domain.errors import UserError
 from servegrid.domain.names import LONGEST_NAME, check_text
-from servegrid.domain.values import ModelFile
+from servegrid.domain.values import ModelSource
 from servegrid.host.files import is_path
 from servegrid.plan.selection import Panel, Selection
 
 ALL = "all"
 QUEUE = "default"
-MODEL_FILES: tuple[ModelFile, ...] = get_args(ModelFile)
+MODEL_FILES: tuple[ModelSource, ...] = get_args(ModelSource)
 PATHS = (*MODEL_FILES, "samples", "model_dir", "ca_file", "headers_file")
 """Options that name one file or folder."""
 
@@ -84,8 +84,8 @@ class SweepOptions(Selection):
     )
     samples: Annotated[str | None, Panel.OWN] = Field(
         None,
-        description="An .npz file with an array for each input of the model file, batch first; of a Hugging Face "
-        "folder a .jsonl file, or a folder of images or .wav files",
+        description="An .npz file with an array for each input of the model file, batch first; for --hf a "
+        ".jsonl file, or a folder of images or .wav files",
     )
     model_dir: Annotated[str | None, Panel.OWN] = Field(
         None, description="A model folder that lies outside models/"
@@ -126,8 +126,8 @@ class SweepOptions(Selection):
         return self
 
     @property
-    def model_file(self) -> tuple[ModelFile, str] | None:
-        """The kind and path of the model file, if there is one."""
+    def model_file(self) -> tuple[ModelSource, str] | None:
+        """The kind and path of the model file or Hugging Face folder, if there is one."""
         return next(((kind, path) for kind in MODEL_FILES if (path := getattr(self, kind)) is not None), None)
 
     @property

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ConfigDict, Field, ValidationError
 
 from servegrid.domain.errors import UserError, unknown
 from servegrid.domain.plugins import Plugin
+from servegrid.domain.values import Value
 from servegrid.domain.yaml_files import explain
 from servegrid.frameworks import file_plugin, hugging_face_plugin
 from servegrid.frameworks.fields import HuggingFaceFields, Pooling
@@ -21,7 +22,7 @@ from servegrid.sources.model_file import check_installed, make_folder, model_nam
 from servegrid.store.site import Site
 from servegrid.store.store import BuildRequest
 
-CONFIG, MODULES = "config.json", "modules.json"
+CONFIG, MODULES, PREPROCESSOR = "config.json", "modules.json", "preprocessor_config.json"
 WEIGHTS = ("*.safetensors", "*.safetensors.index.json")
 UNPICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 NOT_PROCESSOR = ("*.index.json", "README.md", "requirements.txt")
@@ -30,57 +31,41 @@ LIBRARIES = ("numpy", "safetensors", "tokenizers", "torch", "transformers")
 POOLINGS: dict[str, Pooling] = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
 
 
-class Config(BaseModel):
+class Config(Value):
     """The fields of config.json that decide how the folder is loaded."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore")
 
     model_type: str
     architectures: tuple[str, ...] = ()
-    auto_map: dict[str, Any] = {}
+    auto_map: dict[str, Any] = Field({})
 
 
-class Module(BaseModel):
+class Module(Value):
     """An entry of sentence-transformers' modules.json."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore")
 
     type: str
     path: str
 
 
 def hugging_face_folder(path: Path, task: str | None, samples: str | None, site: Site) -> Plugin:
-    """The plug-in for a Hugging Face folder.
+    """The plug-in for a Hugging Face folder, served for a task: by default that of its architecture.
 
     Raises:
         UserError: the folder, the task or the samples cannot be used; nothing is kept.
     """
     flag = f"--hf {path}"
-    config = _config(path, flag)
-    modules = _modules(path, flag)
-    task = _task(config, task, flag, pooled=bool(modules))
-    pooling, normalize = _pooling(path, modules, flag) if task == SENTENCE else ("none", False)
-    checkpoint, processor = (CONFIG, *_names(path, WEIGHTS)), _names(path, PROCESSOR)
-    _check_weights(path, checkpoint, flag)
-    images = (path / "preprocessor_config.json").is_file() and "image" in _text(path, "preprocessor_config.json")
-    requires = (*LIBRARIES, "pillow") if images else LIBRARIES
-    check_installed(requires, flag)
+    fields = read_fields(path, task)
+    check_installed(fields.requires, flag)
     files = {"file": path.absolute()}
+    sources = {f"hf/{name}": digest_path(path / name) for name in {*fields.checkpoint, *fields.processor}}
     if samples is not None:
         files["samples"] = Path(samples).absolute()
         if not files["samples"].exists():
             raise UserError(f"--samples {samples}: no such file or folder")
-    fields = HuggingFaceFields(
-        name=model_name(path),
-        task=task,
-        auto_class=TASKS[task],
-        pooling=pooling,
-        normalize=normalize,
-        checkpoint=checkpoint,
-        processor=processor,
-        requires=requires,
-    )
-    read = {f"hf/{name}": digest_path(path / name) for name in {*checkpoint, *processor}}
+        sources["samples"] = digest_path(files["samples"])
     plugin = hugging_face_plugin.__name__
     request = BuildRequest(
         stage="read_hugging_face",
@@ -90,10 +75,36 @@ def hugging_face_folder(path: Path, task: str | None, samples: str | None, site:
             *(f"{plugin}.{name.removesuffix('.py')}" for name in hugging_face_plugin.FILES),
         ),
         fields=fields,
-        sources=read | ({"samples": digest_path(files["samples"])} if samples is not None else {}),
-        libraries=versions(requires),
+        sources=sources,
+        libraries=versions(fields.requires),
     )
     return make_folder(request, fields.name, files, flag, hugging_face_plugin.TEMPLATE, site)
+
+
+def read_fields(path: Path, task: str | None) -> HuggingFaceFields:
+    """What the folder's own files say of the model.
+
+    Raises:
+        UserError: the folder or the task cannot be used.
+    """
+    flag = f"--hf {path}"
+    config = _config(path, flag)
+    modules = _modules(path, flag)
+    task = _task(config, task, flag, pooled=bool(modules))
+    pooling, normalize = _pooling(path, modules, flag) if task == SENTENCE else ("none", False)
+    checkpoint, processor = (CONFIG, *_names(path, WEIGHTS)), _names(path, PROCESSOR)
+    _check_weights(path, checkpoint, flag)
+    images = PREPROCESSOR in processor and "image_processor_type" in _text(path, PREPROCESSOR)
+    return HuggingFaceFields(
+        name=model_name(path),
+        task=task,
+        auto_class=TASKS[task],
+        pooling=pooling,
+        normalize=normalize,
+        checkpoint=checkpoint,
+        processor=processor,
+        requires=(*LIBRARIES, "pillow") if images else LIBRARIES,
+    )
 
 
 def _config(path: Path, flag: str) -> Config:
@@ -142,7 +153,9 @@ def _pooling(path: Path, modules: tuple[Module, ...], flag: str) -> tuple[Poolin
     kinds = [module.type.rpartition(".")[2] for module in modules]
     for kind in kinds:
         if kind not in ("Transformer", "Pooling", "Normalize"):
-            raise UserError(f"{flag}: {MODULES}: module {kind} cannot be served; only Pooling and Normalize can")
+            raise UserError(
+                f"{flag}: {MODULES}: module {kind} cannot be served; only Pooling and Normalize can"
+            )
     pooling: Pooling = "mean"
     for module in modules:
         if module.type.endswith("Pooling"):
@@ -152,7 +165,7 @@ def _pooling(path: Path, modules: tuple[Module, ...], flag: str) -> tuple[Poolin
             others = [mode for mode in modes if mode.startswith("pooling_mode") and mode not in POOLINGS]
             if len(known) != 1 or others:
                 raise UserError(
-                    f"{flag}: {name}: it pools by {', '.join(modes)}; one of {', '.join(POOLINGS)} can be served"
+                    f"{flag}: {name}: it pools by {', '.join(modes)}; served is one of {', '.join(POOLINGS)}"
                 )
             (pooling,) = known
     return pooling, "Normalize" in kinds

@@ -1,7 +1,7 @@
-"""`python make_folder.py KIND FOLDER STEPS`: a small network as a Hugging Face folder, with samples and labels.
+"""`python make_folder.py FOLDER STEPS KIND...`: small networks as Hugging Face folders, with samples.
 
-FOLDER gets `model/`, as save_pretrained writes it, `samples.jsonl` or `samples/`, and `labels.npz`, the right
-answers. With 0 steps the network is untrained. Nothing is downloaded.
+FOLDER/KIND gets `model/`, as save_pretrained writes it, `samples.jsonl` or `samples/`, and `labels.npz`, the
+right answers. With 0 steps a network is untrained. Nothing is downloaded.
 """
 
 import json
@@ -15,7 +15,11 @@ import transformers as t
 from PIL import Image
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-WORDS = [a + b for a in ("ka", "le", "mi", "no", "pu", "ra", "so", "ti") for b in ("ba", "do", "fe", "gi", "lu", "ma")]
+WORDS = [
+    a + b
+    for a in ("ka", "le", "mi", "no", "pu", "ra", "so", "ti")
+    for b in ("ba", "do", "fe", "gi", "lu", "ma")
+]
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 TEXT = {
     "vocab_size": len(WORDS) + len(SPECIAL),
@@ -48,14 +52,20 @@ COUNT = 96
 
 def tokenizer(largest):
     vocabulary = {token: i for i, token in enumerate(SPECIAL + WORDS)}
-    words = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    words = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))  # noqa: S106  # no password
     words.pre_tokenizer = pre_tokenizers.Whitespace()
     words.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]",
         pair="[CLS] $A [SEP] $B:1 [SEP]:1",
         special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
     )
-    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]", "mask_token": "[MASK]"}
+    names = {
+        "pad_token": "[PAD]",
+        "unk_token": "[UNK]",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "mask_token": "[MASK]",
+    }
     return t.PreTrainedTokenizerFast(tokenizer_object=words, model_max_length=largest, **names)
 
 
@@ -88,12 +98,17 @@ def classified(texts):
 
 
 def sequence_classification(folder, steps, rng):
-    network = t.BertForSequenceClassification(t.BertConfig(**TEXT, id2label={0: "NO", 1: "YES"}, label2id={"NO": 0, "YES": 1}))
+    network = t.BertForSequenceClassification(
+        t.BertConfig(**TEXT, id2label={0: "NO", 1: "YES"}, label2id={"NO": 0, "YES": 1})
+    )
     words = tokenizer(64)
 
     def batch(step):
         texts = sentences(rng, 32)
-        return {**words(texts, padding=True, return_tensors="pt"), "labels": torch.from_numpy(classified(texts))}
+        return {
+            **words(texts, padding=True, return_tensors="pt"),
+            "labels": torch.from_numpy(classified(texts)),
+        }
 
     train(network, steps, batch)
     network.save_pretrained(folder / "model")
@@ -103,7 +118,7 @@ def sequence_classification(folder, steps, rng):
     np.savez(folder / "labels.npz", logits=classified(texts))
 
 
-def token_labels(text, ids):
+def token_labels(ids):
     """Label of a token: its word's first syllable, of eight; -100 for special tokens."""
     firsts = ("ka", "le", "mi", "no", "pu", "ra", "so", "ti")
     kinds = {i: firsts.index(word[:2]) for i, word in enumerate(WORDS, len(SPECIAL))}
@@ -112,15 +127,15 @@ def token_labels(text, ids):
 
 def token_classification(folder, steps, rng):
     config = t.DistilBertConfig(
-        vocab_size=TEXT["vocab_size"], dim=32, n_layers=2, n_heads=4, hidden_dim=64, max_position_embeddings=64,
-        dropout=0.0, attention_dropout=0.0, num_labels=8,
+        vocab_size=TEXT["vocab_size"], dim=32, n_layers=2, n_heads=4, hidden_dim=64,
+        max_position_embeddings=64, dropout=0.0, attention_dropout=0.0, num_labels=8,
     )  # fmt: skip
     network = t.DistilBertForTokenClassification(config)
     words = tokenizer(64)
 
     def batch(step):
         x = words(sentences(rng, 32), padding=True, return_tensors="pt", return_token_type_ids=False)
-        return {**x, "labels": torch.from_numpy(np.stack([token_labels("", ids) for ids in x["input_ids"]]))}
+        return {**x, "labels": torch.from_numpy(np.stack([token_labels(ids) for ids in x["input_ids"]]))}
 
     train(network, steps, batch)
     network.save_pretrained(folder / "model")
@@ -128,7 +143,7 @@ def token_classification(folder, steps, rng):
     texts = sentences(rng)
     write_lines(folder, texts)
     x = words(texts, padding=True, return_tensors="np")
-    np.savez(folder / "labels.npz", logits=np.stack([token_labels("", ids) for ids in x["input_ids"]]))
+    np.savez(folder / "labels.npz", logits=np.stack([token_labels(ids) for ids in x["input_ids"]]))
 
 
 def questions(rng, count):
@@ -142,7 +157,9 @@ def questions(rng, count):
 
 
 def question_answering(folder, steps, rng):
-    config = t.RobertaConfig(**{**TEXT, "max_position_embeddings": 66}, pad_token_id=0, type_vocab_size=2, initializer_range=0.2)
+    config = t.RobertaConfig(
+        **{**TEXT, "max_position_embeddings": 66}, pad_token_id=0, type_vocab_size=2, initializer_range=0.2
+    )
     network = t.RobertaForQuestionAnswering(config)
     words = tokenizer(64)
 
@@ -167,10 +184,16 @@ def sentence_embedding(folder, steps, rng):
     words.save_pretrained(folder / "model")
     package = "sentence_transformers.models"
     modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Normalize", "Normalize")]
-    entries = [{"idx": i, "name": str(i), "path": p, "type": f"{package}.{k}"} for i, (p, k) in enumerate(modules)]
+    entries = [
+        {"idx": i, "name": str(i), "path": p, "type": f"{package}.{k}"} for i, (p, k) in enumerate(modules)
+    ]
     (folder / "model" / "modules.json").write_text(json.dumps(entries))
     (folder / "model" / "1_Pooling").mkdir()
-    modes = {"word_embedding_dimension": 32, "pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True}
+    modes = {
+        "word_embedding_dimension": 32,
+        "pooling_mode_cls_token": False,
+        "pooling_mode_mean_tokens": True,
+    }
     (folder / "model" / "1_Pooling" / "config.json").write_text(json.dumps(modes))
     texts = sentences(rng)
     write_lines(folder, texts)
@@ -215,8 +238,15 @@ def image_classification(folder, steps, rng):
 
 
 def clip(folder, steps, rng):
-    text = t.CLIPTextConfig(**{k: v for k, v in TEXT.items() if "dropout" not in k}, bos_token_id=2, eos_token_id=3, pad_token_id=0)
-    config = t.CLIPConfig(text_config=text.to_dict(), vision_config=t.CLIPVisionConfig(**VISION).to_dict(), projection_dim=16)
+    text = t.CLIPTextConfig(
+        **{k: v for k, v in TEXT.items() if "dropout" not in k},
+        bos_token_id=2,
+        eos_token_id=3,
+        pad_token_id=0,
+    )
+    config = t.CLIPConfig(
+        text_config=text.to_dict(), vision_config=t.CLIPVisionConfig(**VISION).to_dict(), projection_dim=16
+    )
     network = t.CLIPModel(config)
     words, processor = tokenizer(64), image_processor(t.CLIPImageProcessor)
     network.save_pretrained(folder / "model")
@@ -245,7 +275,12 @@ def write_waves(folder, rng, rate=16000):
 
 
 def audio_classification(folder, steps, rng):
-    convolutions = {"conv_dim": (16, 16), "conv_stride": (5, 8), "conv_kernel": (10, 8), "num_feat_extract_layers": 2}
+    convolutions = {
+        "conv_dim": (16, 16),
+        "conv_stride": (5, 8),
+        "conv_kernel": (10, 8),
+        "num_feat_extract_layers": 2,
+    }
     config = t.Wav2Vec2Config(
         vocab_size=32, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
         num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4, num_labels=2, **convolutions,
@@ -256,7 +291,11 @@ def audio_classification(folder, steps, rng):
 
 
 def whisper(folder, steps, rng):
-    sizes = {f"{part}_{key}": value for part in ("encoder", "decoder") for key, value in (("layers", 2), ("attention_heads", 4), ("ffn_dim", 64))}
+    sizes = {
+        f"{part}_{key}": value
+        for part in ("encoder", "decoder")
+        for key, value in (("layers", 2), ("attention_heads", 4), ("ffn_dim", 64))
+    }
     config = t.WhisperConfig(
         vocab_size=64, d_model=32, num_mel_bins=16, max_source_positions=50, pad_token_id=0, bos_token_id=1,
         eos_token_id=2, decoder_start_token_id=1, **sizes,
@@ -275,6 +314,8 @@ KINDS = {
 }  # fmt: skip
 
 if __name__ == "__main__":
-    kind, target, steps = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
-    torch.manual_seed(0)
-    KINDS[kind](target, steps, np.random.default_rng(0))
+    target, steps, kinds = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+    for kind in kinds:
+        (target / kind).mkdir(parents=True)
+        torch.manual_seed(0)
+        KINDS[kind](target / kind, steps, np.random.default_rng(0))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import tritonclient.grpc as grpc
-from processing import Processor
+from processing import Processor  # type: ignore[import-not-found]  # a file of the same folder
 from tritonclient.utils import triton_to_np_dtype
 
 PROCESSOR = Path(__file__).parent / "processor"

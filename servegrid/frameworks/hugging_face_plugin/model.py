@@ -21,7 +21,12 @@ class Served(torch.nn.Module):  # type: ignore[misc]  # torch is not typed here
     """
 
     def __init__(
-        self, network: Any, inputs: list[str], outputs: list[str], pooling: str = "none", normalize: bool = False
+        self,
+        network: Any,
+        inputs: list[str],
+        outputs: list[str],
+        pooling: str = "none",
+        normalize: bool = False,
     ) -> None:
         super().__init__()
         self.network = network
@@ -67,7 +72,9 @@ def load_network(checkpoint: str, auto_class: str) -> Any:
     if missing and all(name.startswith(POOLER) for name in missing):
         network, missing = _read(auto, checkpoint, add_pooling_layer=False)
     if missing:
-        raise ValueError(f"the checkpoint lacks weights of {type(network).__name__}: {', '.join(missing[:3])}")
+        raise ValueError(
+            f"the checkpoint lacks weights of {type(network).__name__}: {', '.join(missing[:3])}"
+        )
     return network.get_encoder() if network.config.is_encoder_decoder else network
 
 

@@ -9,10 +9,10 @@ import numpy as np
 from transformers import AutoConfig, AutoFeatureExtractor, AutoImageProcessor, AutoTokenizer
 
 Sample = dict[str, Any]
-"""`text`, `text_pair`, `image` (a path or uint8 [height, width, 3]) and `audio` (a path or float [n]), as far as
-the network takes them."""
-KEYS = {"question": "text", "context": "text_pair", "sentence": "text", "label": ""}
-"""Other names of keys in a file of samples; "" is left out."""
+"""`text`, `text_pair`, `image` (a path or uint8 [height, width, 3]) and `audio` (a path or float [n]), as far
+as the network takes them."""
+KEYS = {"question": "text", "context": "text_pair"}
+"""Other names of keys in a file of samples."""
 IMAGES, AUDIO = (".bmp", ".jpeg", ".jpg", ".png", ".webp"), (".wav",)
 SAFE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
@@ -62,8 +62,8 @@ class Processor:
 
 
 def read_samples(path: Path) -> list[Sample]:
-    """The samples of a .jsonl file, whose lines are texts or objects, or the images or .wav files of a folder,
-    by name. A path in a line is relative to the file.
+    """The samples of a .jsonl file, whose lines are texts or objects, or the images or .wav files of a
+    folder, by name. A path in a line is relative to the file.
 
     Raises:
         ValueError: a line is neither, or the folder has no such files.
@@ -93,7 +93,7 @@ def _sample(line: str, number: int, folder: Path) -> Sample:
         raise ValueError(f"line {number}: a text or an object is expected")
     found = {KEYS.get(key, key): value for key, value in entry.items()}
     files = {key: str(folder / found[key]) for key in ("image", "audio") if key in found}
-    return {key: value for key, value in (found | files).items() if key}
+    return found | files
 
 
 def _longest(tokenizer: Any, config: Any) -> int:
