@@ -100,7 +100,8 @@ def plan(options: SweepOptions) -> None:
     with_sweep_options,
     without=(
         *("models", "variant", "formats", "precisions", "accelerators", "instances"),
-        *("onnx", "torchscript", "savedmodel", "shapes", "samples", "model_dir", "workers", "queue"),
+        *("onnx", "torchscript", "savedmodel", "hf", "task", "shapes", "samples"),
+        *("model_dir", "workers", "queue"),
     ),
 )
 def why(

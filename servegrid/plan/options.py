@@ -114,7 +114,7 @@ class SweepOptions(Selection):
             flags = " and ".join("--" + name.replace("_", "-") for name in named)
             raise ValueError(f"{flags}: give one of them")
         if (self.shapes or self.samples is not None) and self.model_file is None:
-            raise ValueError("--shape and --samples go with --onnx, --torchscript or --savedmodel")
+            raise ValueError("--shape and --samples go with --onnx, --torchscript or --savedmodel (or --hf)")
         if self.shapes and self.hf is not None:
             raise ValueError("--shape: the folder of --hf says the shapes; a text's length stays free")
         if self.task is not None and self.hf is None:

@@ -39,14 +39,6 @@ VISION = {
     "image_size": 32,
     "patch_size": 8,
 }
-AUDIO = {
-    "vocab_size": 32,
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "intermediate_size": 64,
-    "num_mel_bins": 16,
-}
 COUNT = 96
 
 
@@ -261,32 +253,47 @@ def clip(folder, steps, rng):
     write_lines(folder, lines)
 
 
-def write_waves(folder, rng, rate=16000):
-    """Tones of several lengths; the label is the higher of two pitches."""
-    (folder / "samples").mkdir()
-    labels = rng.integers(0, 2, 24)
-    for number, label in enumerate(labels):
-        times = np.arange(int(rng.uniform(0.3, 1.0) * rate)) / rate
+RATE = 16000
+
+
+def tones(rng, count):
+    """Tones of several lengths with a little noise; the label is the higher of two pitches."""
+    labels = rng.integers(0, 2, count)
+    waves = []
+    for label in labels:
+        times = np.arange(int(rng.uniform(0.3, 1.0) * RATE)) / RATE
         tone = np.sin(2 * np.pi * (300 + 900 * label) * times) + rng.normal(0, 0.05, len(times))
+        waves.append((tone / 2).astype(np.float32))
+    return waves, labels
+
+
+def write_waves(folder, rng):
+    waves, labels = tones(rng, 24)
+    (folder / "samples").mkdir()
+    for number, tone in enumerate(waves):
         with wave.open(str(folder / "samples" / f"{number:03}.wav"), "wb") as file:
-            file.setparams((1, 2, rate, len(times), "NONE", ""))
-            file.writeframes((tone * 2**14).astype(np.int16).tobytes())
+            file.setparams((1, 2, RATE, len(tone), "NONE", ""))
+            file.writeframes((tone * 2**15).astype(np.int16).tobytes())
     np.savez(folder / "labels.npz", logits=labels)
 
 
 def audio_classification(folder, steps, rng):
-    convolutions = {
-        "conv_dim": (16, 16),
-        "conv_stride": (5, 8),
-        "conv_kernel": (10, 8),
-        "num_feat_extract_layers": 2,
-    }
     config = t.Wav2Vec2Config(
         vocab_size=32, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
-        num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4, num_labels=2, **convolutions,
+        num_conv_pos_embeddings=16, num_conv_pos_embedding_groups=4, num_labels=2, conv_dim=(16, 16),
+        conv_stride=(5, 8), conv_kernel=(10, 8), num_feat_extract_layers=2, mask_time_prob=0.0, layerdrop=0.0,
     )  # fmt: skip
-    t.Wav2Vec2ForSequenceClassification(config).save_pretrained(folder / "model")
-    t.Wav2Vec2FeatureExtractor(return_attention_mask=True).save_pretrained(folder / "model")
+    network = t.Wav2Vec2ForSequenceClassification(config)
+    extractor = t.Wav2Vec2FeatureExtractor(return_attention_mask=True)
+
+    def batch(step):
+        waves, labels = tones(rng, 8)
+        x = extractor(waves, sampling_rate=RATE, padding=True, return_tensors="pt")
+        return {**x, "labels": torch.from_numpy(labels)}
+
+    train(network, steps, batch)
+    network.save_pretrained(folder / "model")
+    extractor.save_pretrained(folder / "model")
     write_waves(folder, rng)
 
 

@@ -1,4 +1,4 @@
-"""Model folders that are made of Hugging Face folders: tensors, samples, tolerances; networks are untrained."""
+"""Model folders that are made of Hugging Face folders with untrained networks: tensors and samples."""
 
 from __future__ import annotations
 

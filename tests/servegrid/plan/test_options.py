@@ -66,13 +66,15 @@ def called(*arguments: str) -> SweepOptions:
 
 
 def test_every_field_is_an_option() -> None:
-    alone = {"torchscript", "savedmodel", "model_dir"}  # they exclude the others
-    assert set(GIVEN) | set(OTHER_MODELS) | alone == set(SweepOptions.model_fields)
+    alone = {"torchscript", "savedmodel", "hf", "model_dir"}  # they exclude the others
+    assert set(GIVEN) | set(OTHER_MODELS) | alone | {"task"} == set(SweepOptions.model_fields)
     assert called(*ARGUMENTS.split()) == SweepOptions.model_validate(GIVEN)
     words = SweepOptions.model_validate(GIVEN).words
     assert called(*words, "--workers", "--queue", "nightly") == SweepOptions.model_validate(GIVEN)
     file = called("--onnx", "f", "--shape", "x=1,2", "--samples", "s")
     assert file == SweepOptions.model_validate(OTHER_MODELS) == called(*file.words)
+    folder = called("--hf", "f", "--task", "fill-mask")
+    assert folder == SweepOptions.model_validate({"hf": "f", "task": "fill-mask"}) == called(*folder.words)
     for name in alone:
         assert called(f"--{name.replace('_', '-')}", "f") == SweepOptions.model_validate({name: "f"})
 
