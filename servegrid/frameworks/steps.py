@@ -39,7 +39,7 @@ STEPS: dict[str, Step] = {
     "ceilings": Step(fields.CeilingsFields, "servegrid.frameworks.ceilings:measure"),
     "read_model_file": Step(fields.ModelFileFields, "servegrid.frameworks.model_file:read_model_file"),
     "read_hugging_face": Step(
-        fields.HuggingFaceFields, "servegrid.frameworks.hugging_face:read_hugging_face"
+        fields.HuggingFaceFields, "servegrid.frameworks.hugging_face_folder.read:read_hugging_face"
     ),
     "convert_torchscript": Step(
         TorchScriptFields,

@@ -14,7 +14,7 @@ from servegrid.domain.values import Value
 from servegrid.domain.yaml_files import explain
 from servegrid.frameworks import file_plugin, hugging_face_plugin
 from servegrid.frameworks.fields import HuggingFaceFields, Pooling
-from servegrid.frameworks.hugging_face_tasks import SENTENCE, TASKS, task_of
+from servegrid.frameworks.hugging_face_folder.tasks import SENTENCE, TASKS, task_of
 from servegrid.frameworks.steps import code
 from servegrid.host.environment import versions
 from servegrid.host.files import digest_path

@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoFeatureExtractor, AutoImageProcessor, A
 Sample = dict[str, Any]
 """`text`, `text_pair`, `image` (a path or uint8 [height, width, 3]) and `audio` (a path or float [n]), as far
 as the network takes them."""
-KEYS = {"question": "text", "context": "text_pair"}
+KEYS: dict[str, str] = {"question": "text", "context": "text_pair"}
 """Other names of keys in a file of samples."""
 IMAGES, AUDIO = (".bmp", ".jpeg", ".jpg", ".png", ".webp"), (".wav",)
 SAFE: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
@@ -91,7 +91,7 @@ def _sample(line: str, number: int, folder: Path) -> Sample:
         return {"text": entry}
     if not isinstance(entry, dict):
         raise ValueError(f"line {number}: a text or an object is expected")
-    found = {KEYS.get(key, key): value for key, value in entry.items()}
+    found: Sample = {KEYS.get(str(key), str(key)): value for key, value in entry.items()}
     files = {key: str(folder / found[key]) for key in ("image", "audio") if key in found}
     return found | files
 

@@ -27,7 +27,7 @@ READ = """
 import sys
 from pathlib import Path
 from servegrid.domain.errors import UnsupportedError
-from servegrid.frameworks.hugging_face import read_hugging_face
+from servegrid.frameworks.hugging_face_folder.read import read_hugging_face
 from servegrid.sources.hugging_face import read_fields
 from servegrid.store.job import Job
 folder, *kinds = sys.argv[1:]

@@ -7,7 +7,7 @@ from typing import Any
 from servegrid.domain.spec import ModelSpec
 from servegrid.domain.values import Interface, Value
 from servegrid.frameworks.fields import HuggingFaceFields
-from servegrid.frameworks.hugging_face_tasks import OPTIMIZERS
+from servegrid.frameworks.hugging_face_folder.tasks import OPTIMIZERS
 
 VARIANT = "hf"
 OPSET = 17

@@ -19,10 +19,10 @@ from servegrid.domain.values import TRITON_DTYPES, Interface, Tensor
 from servegrid.domain.yaml_files import explain
 from servegrid.frameworks import file_plugin, hugging_face_plugin
 from servegrid.frameworks.fields import HuggingFaceJob
+from servegrid.frameworks.hugging_face_folder.samples import made_up
+from servegrid.frameworks.hugging_face_folder.spec import Attention, Found, make_spec
 from servegrid.frameworks.hugging_face_plugin import model as networks
 from servegrid.frameworks.hugging_face_plugin.processing import Processor, read_samples
-from servegrid.frameworks.hugging_face_samples import made_up
-from servegrid.frameworks.hugging_face_spec import Attention, Found, make_spec
 from servegrid.frameworks.model_file import one_line
 from servegrid.frameworks.torch_network import TorchNetwork
 
