@@ -22,8 +22,10 @@ from servegrid.campaign.options_file import campaign_options, objective
 from servegrid.campaign.results import WHOLE, Row
 from servegrid.domain.errors import UserError, unknown
 from servegrid.domain.values import ModelFile
+from servegrid.plan.options import SweepOptions
 from servegrid.reporting.recommendation import Recommendation, recommendations
 from servegrid.reporting.writing import write
+from servegrid.sources.choosing import choose_plugins
 from servegrid.store.site import Site
 
 CLIENT = Path(__file__).with_name("client.py")
@@ -151,8 +153,14 @@ def _row(campaign: Path, cell: str, profile: str | None) -> Row:
 
 
 def _own_client(options: dict[str, Any], row: Row, target: Path, site: Site) -> None:
-    """The model's own client, and the modules that it imports from its folder; a model file has none."""
+    """The model's own client, and the modules and processor that it needs; a model file has none."""
     if any(options.get(kind) for kind in get_args(ModelFile)):
+        return
+    if options.get("hf"):
+        (made,) = choose_plugins(SweepOptions.model_validate(options), site)
+        for name in ("client.py", "processing.py"):
+            copy(made.folder / name, target / name, (made.folder,))
+        copy(made.folder / "data" / "processor", target / "processor", (made.folder,))
         return
     plugin = Path(options.get("model_dir") or site.models / row["model"])
     if (plugin / "client.py").is_file():

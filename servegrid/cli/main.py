@@ -101,7 +101,7 @@ def plan(options: SweepOptions) -> None:
     with_sweep_options,
     without=(
         *("models", "variant", "formats", "precisions", "accelerators", "instances"),
-        *(*MODEL_FILES, "shapes", "samples", "name", "signature", "model_dir", "workers", "queue"),
+        *(*MODEL_FILES, "task", "shapes", "samples", "name", "signature", "model_dir", "workers", "queue"),
     ),
 )
 def why(

@@ -19,6 +19,7 @@ from servegrid.domain.slo import Slo
 Format = Literal["ts-trace", "ts-script", "aoti", "onnx", "trt", "tf-savedmodel", "tf-trt"]
 ExportFormat = Literal["ts-trace", "ts-script", "torch-export", "onnx", "tf-savedmodel"]
 ModelFile = Literal["onnx", "torchscript", "torch_export", "savedmodel", "keras"]
+ModelSource = Literal[ModelFile, "hf"]
 Framework = Literal["torch", "tensorflow", "onnx", "torchscript", "torch_export", "savedmodel", "keras"]
 Precision = Literal["fp32", "fp16", "bf16", "int8"]
 Accelerator = Literal["none", "trt", "amp"]

@@ -11,6 +11,7 @@ from servegrid.store.job import Fields, Job
 
 DeviceKind = Literal["cpu", "gpu"]
 Parameters = dict[str, Scalar]
+Pooling = Literal["none", "mean", "cls"]
 
 
 class PluginFields(Fields):
@@ -107,6 +108,21 @@ class ModelFileFields(Fields):
     requires: tuple[str, ...]
 
 
+class HuggingFaceFields(Fields):
+    """The model that is made of a Hugging Face folder: its name, its task, the class of transformers that
+    loads it, how its embeddings are pooled, the files of checkpoint and processors, and the distributions
+    that it needs."""
+
+    name: str
+    task: str
+    auto_class: str
+    pooling: Pooling
+    normalize: bool
+    checkpoint: tuple[str, ...]
+    processor: tuple[str, ...]
+    requires: tuple[str, ...]
+
+
 PluginJob = Job[PluginFields]
 PrepareJob = Job[PrepareFields]
 ProfileDataJob = Job[ProfileDataFields]
@@ -118,3 +134,4 @@ ReferenceJob = Job[ReferenceFields]
 BaselineJob = Job[BaselineFields]
 CeilingsJob = Job[CeilingsFields]
 ModelFileJob = Job[ModelFileFields]
+HuggingFaceJob = Job[HuggingFaceFields]

@@ -40,6 +40,9 @@ STEPS: dict[str, Step] = {
     "baseline": Step(fields.BaselineFields, "servegrid.frameworks.framework_steps:baseline"),
     "ceilings": Step(fields.CeilingsFields, "servegrid.frameworks.ceilings:measure"),
     "read_model_file": Step(fields.ModelFileFields, "servegrid.frameworks.model_file:read_model_file"),
+    "read_hugging_face": Step(
+        fields.HuggingFaceFields, "servegrid.frameworks.hugging_face_folder.read:read_hugging_face"
+    ),
     "convert_torchscript": Step(
         TorchScriptFields,
         "servegrid.formats.torchscript.convert:convert_torchscript",

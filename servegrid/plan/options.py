@@ -13,13 +13,13 @@ from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_v
 
 from servegrid.domain.errors import UserError
 from servegrid.domain.names import LONGEST_NAME, Finite, Name, NotNegative, check_text
-from servegrid.domain.values import ModelFile
+from servegrid.domain.values import ModelSource
 from servegrid.host.files import is_path
 from servegrid.plan.selection import Panel, Selection
 
 ALL = "all"
 QUEUE = "default"
-MODEL_FILES: tuple[ModelFile, ...] = get_args(ModelFile)
+MODEL_FILES: tuple[ModelSource, ...] = get_args(ModelSource)
 MODEL_FLAGS = [f"--{kind.replace('_', '-')}" for kind in MODEL_FILES]
 PATHS = (*MODEL_FILES, "samples", "labels", "model_dir", "ca_file", "headers_file")
 """Options that name one file or folder."""
@@ -80,11 +80,19 @@ class SweepOptions(Selection):
     keras: Annotated[str | None, Panel.OWN] = Field(
         None, description="A .keras file instead; no code that it holds is run"
     )
+    hf: Annotated[str | None, Panel.OWN] = Field(
+        None, description="A local Hugging Face folder instead: config.json, safetensors, tokenizer"
+    )
+    task: Annotated[str | None, Panel.OWN] = Field(
+        None, description="What a Hugging Face folder is served for, where its architecture does not say it"
+    )
     shapes: Annotated[tuple[str, ...], Panel.OWN] = Field(
         (), description="NAME=1,3,224,224: an input's shape, where the model file leaves it open"
     )
     samples: Annotated[str | None, Panel.OWN] = Field(
-        None, description="An .npz file with an array for each input of the model file, batch first"
+        None,
+        description="An .npz file with an array for each input of the model file, batch first; for --hf a "
+        ".jsonl file, or a folder of images or .wav files",
     )
     signature: Annotated[str | None, Panel.OWN] = Field(
         None, description="The signature of the SavedModel; by default serving_default, or the only one"
@@ -145,6 +153,10 @@ class SweepOptions(Selection):
             raise ValueError("--name goes with a model file: a folder's name is in its model.yaml")
         if self.signature is not None and self.savedmodel is None:
             raise ValueError("--signature goes with --savedmodel")
+        if self.shapes and self.hf is not None:
+            raise ValueError("--shape: the folder of --hf says the shapes; a text's length stays free")
+        if self.task is not None and self.hf is None:
+            raise ValueError("--task goes with --hf")
         self._check_metric()
         if self.queue != QUEUE and not self.workers:
             raise ValueError("--queue goes with --workers")
@@ -166,8 +178,8 @@ class SweepOptions(Selection):
             raise ValueError("--random-weights: without trained weights no --metric is computed")
 
     @property
-    def model_file(self) -> tuple[ModelFile, str] | None:
-        """The kind and path of the model file, if there is one."""
+    def model_file(self) -> tuple[ModelSource, str] | None:
+        """The kind and path of the model file or Hugging Face folder, if there is one."""
         return next(((kind, path) for kind in MODEL_FILES if (path := getattr(self, kind)) is not None), None)
 
     @property

@@ -18,6 +18,7 @@ from servegrid.plan.models import known_models, load_folder, load_model
 from servegrid.plan.options import ALL, SweepOptions
 from servegrid.plan.settings import with_settings
 from servegrid.plan.spec_rules import RULES
+from servegrid.sources.hugging_face import hugging_face_folder
 from servegrid.sources.metric import with_metric
 from servegrid.sources.model_file import model_folder
 from servegrid.store.site import Site
@@ -32,7 +33,10 @@ def choose_plugins(options: SweepOptions, site: Site) -> list[Plugin]:
     options = options.anywhere()  # a parameter's path is in cache keys: a file must have one path
     if options.model_file:
         kind, path = options.model_file
-        found = [model_folder(kind, Path(path), options, site)]
+        if kind == "hf":
+            found = [hugging_face_folder(Path(path), options, site)]
+        else:
+            found = [model_folder(kind, Path(path), options, site)]
     elif options.model_dir:
         found = [load_folder(Path(options.model_dir))]
     else:
@@ -67,7 +71,10 @@ def choose_variant(options: SweepOptions, spec: ModelSpec) -> str:
 
 
 def _model_digest(plugin: Plugin) -> str | None:
-    """The digest of the model's file, in a folder that is made of one."""
+    """The digest of the model's file, or of a Hugging Face checkpoint, in a folder that is made of one."""
+    checkpoint = plugin.folder / "data" / "checkpoint"
+    if (checkpoint / "config.json").is_file():
+        return digest_path(checkpoint)
     if plugin.spec.framework not in get_args(ModelFile):
         return None
     files = sorted((plugin.folder / "data").glob("model.*"))

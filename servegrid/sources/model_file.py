@@ -54,14 +54,10 @@ def model_folder(kind: ModelFile, path: Path, options: SweepOptions, site: Site)
         files["samples"] = Path(options.samples).absolute()
         if not files["samples"].is_file():
             raise UserError(f"--samples {options.samples}: no such file")
-    absent = missing(LIBRARIES[kind])
-    if absent:
-        raise UserError(
-            f"{flag}: not installed: {', '.join(absent)}; in the checkout run `{how_to_install(absent)}`"
-        )
+    check_installed(LIBRARIES[kind], flag)
     fields = ModelFileFields(
         kind=kind,
-        name=options.name or _name(path, options.signature),
+        name=options.name or model_name(path, options.signature),
         shapes=dict(_shape(text) for text in options.shapes),
         parameters={"signature": options.signature} if options.signature else {},
         requires=LIBRARIES[kind],
@@ -74,20 +70,32 @@ def model_folder(kind: ModelFile, path: Path, options: SweepOptions, site: Site)
         libraries=versions(LIBRARIES[kind]),
     )
 
+    return make_folder(request, fields.name, files, flag, TEMPLATE, site)
+
+
+def make_folder(
+    request: BuildRequest, name: str, files: dict[str, Path], flag: str, template: Path, site: Site
+) -> Plugin:
+    """The plug-in in the folder that a step makes of the user's files.
+
+    Raises:
+        UserError: the step could not use them; nothing is kept.
+    """
+
     def read(folder: Path) -> None:
         with tempfile.TemporaryDirectory() as logs:
             at = Workplace(
                 site=site,
-                plugin=TEMPLATE,
+                plugin=template,
                 logs=Path(logs),
                 profile="cpu",
-                cell=fields.name,
+                cell=name,
                 timeout_s=TIMEOUT_S,
             )
             try:
                 run_step(
                     request.stage,
-                    fields=fields,
+                    fields=request.fields,
                     inputs={},
                     output=folder,
                     at=at,
@@ -101,6 +109,15 @@ def model_folder(kind: ModelFile, path: Path, options: SweepOptions, site: Site)
 
     folder = site.store.path(site.store.build(request, read))
     return Plugin(spec=load_spec(folder / "model.yaml"), folder=folder)
+
+
+def check_installed(libraries: tuple[str, ...], flag: str) -> None:
+    """Raises UserError, with the command that installs them, where distributions are missing."""
+    absent = missing(libraries)
+    if absent:
+        raise UserError(
+            f"{flag}: not installed: {', '.join(absent)}; in the checkout run `{how_to_install(absent)}`"
+        )
 
 
 def _check_kind(kind: ModelFile, path: Path, flag: str) -> None:
@@ -133,7 +150,7 @@ def _external(kind: ModelFile, path: Path) -> dict[str, str]:
     return {f"beside/{p.name}": digest_path(p) for p in siblings if p.name.encode() in content}
 
 
-def _name(path: Path, signature: str | None) -> str:
+def model_name(path: Path, signature: str | None = None) -> str:
     """The model's name: the file's, and the signature if one is given, reduced to valid characters."""
     stem = path.absolute().name.removesuffix(path.suffix) + (f"_{signature}" if signature else "")
     return re.sub(r"\W+", "_", stem, flags=re.ASCII)[:LONGEST_NAME] or "model"

@@ -73,9 +73,16 @@ def called(*arguments: str) -> SweepOptions:
 
 
 def test_every_field_is_an_option() -> None:
-    alone = {"torchscript", "torch_export", "savedmodel", "keras", "model_dir"}  # they exclude the others
+    alone = {
+        "torchscript",
+        "torch_export",
+        "savedmodel",
+        "keras",
+        "hf",
+        "model_dir",
+    }  # they exclude the others
     of_savedmodel = {"savedmodel": "f", "signature": "classify"}
-    assert {*GIVEN, *OTHER_MODELS, *alone, *of_savedmodel} == set(SweepOptions.model_fields)
+    assert {*GIVEN, *OTHER_MODELS, *alone, *of_savedmodel, "task"} == set(SweepOptions.model_fields)
     assert called(*ARGUMENTS.split()) == SweepOptions.model_validate(GIVEN)
     words = SweepOptions.model_validate(GIVEN).words
     assert called(*words, "--workers", "--queue", "nightly") == SweepOptions.model_validate(GIVEN)
@@ -84,6 +91,8 @@ def test_every_field_is_an_option() -> None:
     assert file == SweepOptions.model_validate(OTHER_MODELS) == called(*file.words)
     found = called("--savedmodel", "f", "--signature", "classify")
     assert found == SweepOptions.model_validate(of_savedmodel) == called(*found.words)
+    folder = called("--hf", "f", "--task", "fill-mask")
+    assert folder == SweepOptions.model_validate({"hf": "f", "task": "fill-mask"}) == called(*folder.words)
     for name in alone:
         assert called(f"--{name.replace('_', '-')}", "f") == SweepOptions.model_validate({name: "f"})
 

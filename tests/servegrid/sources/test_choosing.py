@@ -33,6 +33,9 @@ def site(tmp_path: Path) -> Site:
         ({"savedmodel": "a", "model_dir": "b"}, "--savedmodel.*--model-dir"),
         ({"shapes": ("x=1,2",)}, "--shape.*--onnx"),
         ({"model_dir": "b", "samples": "s.npz"}, "--samples.*--onnx"),
+        ({"hf": "a", "onnx": "b"}, "--onnx.*--hf"),
+        ({"onnx": "a", "task": "fill-mask"}, "--task.*--hf"),
+        ({"hf": "a", "shapes": ("x=1,2",)}, "--shape.*--hf"),
     ],
 )
 def test_options_that_exclude_one_another(given: dict[str, object], named: str) -> None:

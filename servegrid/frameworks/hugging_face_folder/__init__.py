@@ -1,0 +1,1 @@
+"""Makes a model folder of a Hugging Face folder."""
