@@ -25,7 +25,8 @@ from servegrid.cli.init import init
 from servegrid.cli.reporting import bundle, history, report
 from servegrid.cli.table import print_table, say
 from servegrid.domain.errors import ServegridError, UserError, printable, refusal
-from servegrid.plan.options import MODEL_FILES, SweepOptions, with_sweep_options
+from servegrid.plan.options import SweepOptions, with_sweep_options
+from servegrid.plan.own_model import MODEL_FILES
 from servegrid.store.site import default_site
 
 app = typer.Typer(
@@ -102,6 +103,7 @@ def plan(options: SweepOptions) -> None:
     without=(
         *("models", "variant", "formats", "precisions", "accelerators", "instances"),
         *(*MODEL_FILES, "task", "shapes", "samples", "name", "signature", "model_dir", "workers", "queue"),
+        *("labels", "metric", "threshold", "drop", "keep_inputs"),
     ),
 )
 def why(

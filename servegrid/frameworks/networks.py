@@ -12,11 +12,11 @@ from servegrid.frameworks.fields import ExportJob, NetworkJob
 FRAMEWORKS: dict[Framework, str] = {
     "torch": "servegrid.frameworks.torch_network",
     "tensorflow": "servegrid.frameworks.tensorflow_network",
-    "onnx": "servegrid.frameworks.onnx_file",
-    "torchscript": "servegrid.frameworks.torchscript_file",
-    "torch_export": "servegrid.frameworks.torch_export_file",
-    "savedmodel": "servegrid.frameworks.savedmodel_file",
-    "keras": "servegrid.frameworks.keras_file",
+    "onnx": "servegrid.frameworks.model_files.onnx_file",
+    "torchscript": "servegrid.frameworks.model_files.torchscript_file",
+    "torch_export": "servegrid.frameworks.model_files.torch_export_file",
+    "savedmodel": "servegrid.frameworks.model_files.savedmodel_file",
+    "keras": "servegrid.frameworks.model_files.keras_file",
 }
 """Framework -> the module that has its `load`; one process imports one of them."""
 

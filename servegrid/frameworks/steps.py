@@ -39,7 +39,9 @@ STEPS: dict[str, Step] = {
     "reference": Step(fields.ReferenceFields, "servegrid.frameworks.framework_steps:reference"),
     "baseline": Step(fields.BaselineFields, "servegrid.frameworks.framework_steps:baseline"),
     "ceilings": Step(fields.CeilingsFields, "servegrid.frameworks.ceilings:measure"),
-    "read_model_file": Step(fields.ModelFileFields, "servegrid.frameworks.model_file:read_model_file"),
+    "read_model_file": Step(
+        fields.ModelFileFields, "servegrid.frameworks.model_files.model_file:read_model_file"
+    ),
     "read_hugging_face": Step(
         fields.HuggingFaceFields, "servegrid.frameworks.hugging_face_folder.read:read_hugging_face"
     ),

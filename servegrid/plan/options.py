@@ -12,20 +12,18 @@ import typer
 from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from servegrid.domain.errors import UserError
-from servegrid.domain.names import LONGEST_NAME, Finite, Name, NotNegative, check_text
-from servegrid.domain.values import ModelSource
+from servegrid.domain.names import LONGEST_NAME, check_text
 from servegrid.host.files import is_path
+from servegrid.plan.own_model import MODEL_FILES, OwnModel
 from servegrid.plan.selection import Panel, Selection
 
 ALL = "all"
 QUEUE = "default"
-MODEL_FILES: tuple[ModelSource, ...] = get_args(ModelSource)
-MODEL_FLAGS = [f"--{kind.replace('_', '-')}" for kind in MODEL_FILES]
 PATHS = (*MODEL_FILES, "samples", "labels", "model_dir", "ca_file", "headers_file")
 """Options that name one file or folder."""
 
 
-class SweepOptions(Selection):
+class SweepOptions(OwnModel):
     """The models, devices, server and measurements of a campaign."""
 
     model_config = ConfigDict(allow_inf_nan=False)
@@ -65,63 +63,8 @@ class SweepOptions(Selection):
         None,
         description="YY.MM: the image of --server docker; of a --server remote whose version is not known",
     )
-    onnx: Annotated[str | None, Panel.OWN] = Field(
-        None, description="An ONNX file instead of a folder of models/"
-    )
-    torchscript: Annotated[str | None, Panel.OWN] = Field(
-        None, description="A TorchScript file instead; loading it runs the code that it holds"
-    )
-    torch_export: Annotated[str | None, Panel.OWN] = Field(
-        None, description="A file of torch.export.save instead; loading it may run code that it holds"
-    )
-    savedmodel: Annotated[str | None, Panel.OWN] = Field(
-        None, description="The folder of a TensorFlow SavedModel instead"
-    )
-    keras: Annotated[str | None, Panel.OWN] = Field(
-        None, description="A .keras file instead; no code that it holds is run"
-    )
-    hf: Annotated[str | None, Panel.OWN] = Field(
-        None, description="A local Hugging Face folder instead: config.json, safetensors, tokenizer"
-    )
-    task: Annotated[str | None, Panel.OWN] = Field(
-        None, description="What a Hugging Face folder is served for, where its architecture does not say it"
-    )
-    shapes: Annotated[tuple[str, ...], Panel.OWN] = Field(
-        (), description="NAME=1,3,224,224: an input's shape, where the model file leaves it open"
-    )
-    samples: Annotated[str | None, Panel.OWN] = Field(
-        None,
-        description="An .npz file with an array for each input of the model file, batch first; for --hf a "
-        ".jsonl file, or a folder of images or .wav files",
-    )
-    signature: Annotated[str | None, Panel.OWN] = Field(
-        None, description="The signature of the SavedModel; by default serving_default, or the only one"
-    )
-    name: Annotated[Name | None, Panel.OWN] = Field(
-        None, description="The name of the model file's model; by default the file's"
-    )
-    labels: Annotated[str | None, Panel.OWN] = Field(
-        None, description="An .npz file with one array, or a .csv file with a header: a label for each sample"
-    )
-    metric: Annotated[str | None, Panel.OWN] = Field(
-        None,
-        description="NAME or NAME:OUTPUT: a scorer of scikit-learn, dice or top5, with labels; agreement or "
-        "cosine, with the framework's answers",
-    )
-    threshold: Annotated[Finite | None, Panel.OWN] = Field(
-        None, description="The least score; by default one that permuted answers do not reach"
-    )
-    drop: Annotated[NotNegative | None, Panel.OWN] = Field(
-        None, description="By how much the served model's score may be lower than the framework's"
-    )
-    model_dir: Annotated[str | None, Panel.OWN] = Field(
-        None, description="A model folder that lies outside models/"
-    )
     keep_inputs: Annotated[bool, Panel.MEASURED] = Field(
         False, description="Keep all samples with the predictions, so that anybody can compute a metric again"
-    )
-    plugin_paths: Annotated[tuple[str, ...], Panel.OWN] = Field(
-        (), description="A folder that the model's Python files import from"
     )
     params: Annotated[tuple[str, ...], Panel.WHAT] = Field(
         (), description="NAME=VALUE: a parameter of the model, or a new value"
@@ -147,40 +90,9 @@ class SweepOptions(Selection):
         if len(named) > 1:
             flags = " and ".join("--" + name.replace("_", "-") for name in named)
             raise ValueError(f"{flags}: give one of them")
-        if (self.shapes or self.samples is not None) and self.model_file is None:
-            raise ValueError(f"--shape and --samples go with {' or '.join(MODEL_FLAGS)}")
-        if self.name is not None and self.model_file is None:
-            raise ValueError("--name goes with a model file: a folder's name is in its model.yaml")
-        if self.signature is not None and self.savedmodel is None:
-            raise ValueError("--signature goes with --savedmodel")
-        if self.shapes and self.hf is not None:
-            raise ValueError("--shape: the folder of --hf says the shapes; a text's length stays free")
-        if self.task is not None and self.hf is None:
-            raise ValueError("--task goes with --hf")
-        self._check_metric()
         if self.queue != QUEUE and not self.workers:
             raise ValueError("--queue goes with --workers")
-        if self.random_weights and self.model_file is not None:
-            raise ValueError("--random-weights: a model file has its weights")
         return self
-
-    def _check_metric(self) -> None:
-        for name in ("labels", "threshold", "drop"):
-            if getattr(self, name) is not None and self.metric is None:
-                raise ValueError(f"--{name} goes with --metric")
-        if self.metric is None:
-            return
-        if self.model_file is None and self.model_dir is None:
-            raise ValueError("--metric goes with a model file or --model-dir")
-        if self.model_file is not None and self.labels is not None and self.samples is None:
-            raise ValueError("--labels goes with --samples: the labels are of samples that you give")
-        if self.random_weights:
-            raise ValueError("--random-weights: without trained weights no --metric is computed")
-
-    @property
-    def model_file(self) -> tuple[ModelSource, str] | None:
-        """The kind and path of the model file or Hugging Face folder, if there is one."""
-        return next(((kind, path) for kind in MODEL_FILES if (path := getattr(self, kind)) is not None), None)
 
     @property
     def place(self) -> str:

@@ -11,7 +11,8 @@ from servegrid.domain.plugins import Plugin
 from servegrid.domain.spec import ModelSpec
 from servegrid.domain.yaml_files import dump_yaml
 from servegrid.host.files import new_folder
-from servegrid.plan.options import MODEL_FLAGS, SweepOptions
+from servegrid.plan.options import SweepOptions
+from servegrid.plan.own_model import MODEL_FLAGS
 from servegrid.sources.choosing import choose_plugins
 from servegrid.store.site import Site
 
@@ -77,7 +78,7 @@ A model folder {description}, by
 | file | content | edit it to |
 | --- | --- | --- |
 | `model.yaml` | tensors, formats, precisions, tolerances, how it is served and measured | change them |
-| `data/model.*`, `data/checkpoint/` | the model file, or the Hugging Face checkpoint | replace it by a newer one |
+| `data/model.*`, `data/checkpoint/` | the model file, or the checkpoint | replace it by a newer one |
 | `data/samples.npz` | an array for each input, the samples first; random if none were given | use real data |
 | `dataloader.py` | gives the samples in batches | give labels, too |
 | `prepare.py` | hands `data/` to the other stages | |

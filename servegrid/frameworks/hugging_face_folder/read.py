@@ -23,7 +23,7 @@ from servegrid.frameworks.hugging_face_folder.samples import made_up
 from servegrid.frameworks.hugging_face_folder.spec import Attention, Found, make_spec
 from servegrid.frameworks.hugging_face_plugin import model as networks
 from servegrid.frameworks.hugging_face_plugin.processing import Processor, read_samples
-from servegrid.frameworks.model_file import one_line
+from servegrid.frameworks.model_files.model_file import one_line
 from servegrid.frameworks.torch_network import TorchNetwork
 
 CHECKPOINT, PROCESSOR = "checkpoint", "processor"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from servegrid.frameworks.onnx_counting import count
+from servegrid.frameworks.model_files.onnx_counting import count
 
 
 def graph(

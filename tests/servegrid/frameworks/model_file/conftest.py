@@ -14,7 +14,7 @@ import pytest
 READ = """
 import json, sys
 from pathlib import Path
-from servegrid.frameworks.model_file import read_model_file
+from servegrid.frameworks.model_files.model_file import read_model_file
 from servegrid.frameworks.fields import ModelFileFields
 from servegrid.store.job import Job
 from servegrid.domain.errors import UnsupportedError

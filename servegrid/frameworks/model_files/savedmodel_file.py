@@ -12,7 +12,7 @@ from servegrid.domain.arrays import Arrays
 from servegrid.domain.errors import UnsupportedError, unknown
 from servegrid.domain.values import Format, Interface
 from servegrid.frameworks.fields import ExportJob, NetworkJob, Parameters
-from servegrid.frameworks.model_file import Declared, one_line
+from servegrid.frameworks.model_files.model_file import Declared, one_line
 from servegrid.frameworks.tensorflow_network import TensorFlowNetwork
 
 FILE = "model.savedmodel"

@@ -13,9 +13,9 @@ from servegrid.domain.arrays import Arrays
 from servegrid.domain.errors import UnsupportedError
 from servegrid.domain.values import Format, Interface
 from servegrid.frameworks.fields import ExportJob, NetworkJob, Parameters
-from servegrid.frameworks.model_file import Declared, one_line
+from servegrid.frameworks.model_files.model_file import Declared, one_line
+from servegrid.frameworks.model_files.traceable_program import TraceableProgram
 from servegrid.frameworks.torch_network import TorchNetwork
-from servegrid.frameworks.traceable_program import TraceableProgram
 
 FILE = "model.pt2"
 FORMATS: dict[Format, dict[str, Any]] = {

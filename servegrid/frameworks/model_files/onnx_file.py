@@ -16,10 +16,10 @@ from onnx.external_data_helper import _get_all_tensors, load_external_data_for_m
 from servegrid.domain.arrays import Arrays
 from servegrid.domain.errors import UnsupportedError
 from servegrid.domain.values import Format, Interface
-from servegrid.frameworks import onnx_counting
 from servegrid.frameworks.fields import ExportJob, NetworkJob, Parameters
 from servegrid.frameworks.file_plugin import PROTOBUF_LIMIT
-from servegrid.frameworks.model_file import Declared, one_line
+from servegrid.frameworks.model_files import onnx_counting
+from servegrid.frameworks.model_files.model_file import Declared, one_line
 from servegrid.hosting.onnx_options import cpu_options
 
 FILE = "model.onnx"

@@ -11,7 +11,7 @@ import keras
 from servegrid.domain.errors import UnsupportedError
 from servegrid.domain.values import Format, Interface
 from servegrid.frameworks.fields import NetworkJob, Parameters
-from servegrid.frameworks.model_file import Declared, one_line
+from servegrid.frameworks.model_files.model_file import Declared, one_line
 from servegrid.frameworks.tensorflow_network import TensorFlowNetwork
 
 FILE = "model.keras"

@@ -1,0 +1,1 @@
+"""Reads, exports and runs models that are files: one module a kind."""
