@@ -34,10 +34,10 @@ from servegrid.checks.verdict import Correctness, MetricReference, Scores, judge
 from servegrid.domain.arrays import Arrays, match, without_padding
 from servegrid.domain.errors import StepError
 from servegrid.domain.plugins import Plugin
-from servegrid.domain.stock_metric import WITH_FRAMEWORK, class_axis, classes_of, half_of, squeezed
 from servegrid.domain.tolerances import Metric
 from servegrid.domain.values import ArtifactRef, Cell, Endpoint, Tensor, Value
 from servegrid.frameworks.fields import ScoreFields, StockScoreFields
+from servegrid.frameworks.metric_kinds import WITH_FRAMEWORK, class_axis, classes_of, half_of, squeezed
 from servegrid.host.environment import device_lock
 from servegrid.host.stage_timer import work
 from servegrid.loadgen.reference import Reference

@@ -12,7 +12,8 @@ from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.metrics import f1_score, get_scorer, top_k_accuracy_score
 
-from servegrid.domain.stock_metric import (
+from servegrid.frameworks.fields import StockScoreJob
+from servegrid.frameworks.metric_kinds import (
     IGNORED,
     Array,
     class_axis,
@@ -21,7 +22,6 @@ from servegrid.domain.stock_metric import (
     of_numbers,
     squeezed,
 )
-from servegrid.frameworks.fields import StockScoreJob
 
 PERMUTATIONS = 99
 """A framework whose score beats them all does so by chance once in a hundred times."""

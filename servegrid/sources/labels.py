@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from servegrid.domain.errors import UserError
-from servegrid.domain.stock_metric import IGNORED, Array, class_axis, of_numbers, squeezed
 from servegrid.domain.values import Tensor
+from servegrid.frameworks.metric_kinds import IGNORED, Array, class_axis, of_numbers, squeezed
 
 
 def read_labels(path: Path, output: str) -> Array:

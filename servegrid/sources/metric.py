@@ -11,10 +11,10 @@ from pydantic import ValidationError
 from servegrid.domain.errors import UserError, unknown
 from servegrid.domain.plugins import Plugin
 from servegrid.domain.spec import ModelSpec
-from servegrid.domain.stock_metric import CLUSTERING, OWN, WITH_FRAMEWORK, Array, of_numbers
 from servegrid.domain.tolerances import Metric
 from servegrid.domain.values import Precision, Tensor
 from servegrid.domain.yaml_files import explain
+from servegrid.frameworks.metric_kinds import CLUSTERING, OWN, WITH_FRAMEWORK, Array, of_numbers
 from servegrid.plan.options import SweepOptions
 from servegrid.plan.spec_rules import RULES
 from servegrid.sources.labels import check_labels, read_labels

@@ -127,7 +127,7 @@ def test_a_stock_metric_that_decides_is_judged_by_its_threshold_or_by_permuted_a
     assert (undecided(scores(), STOCK), undecided(above, free), undecided(scores(), METRIC)) == ("", "", "")
     assert judged({"scores": above}, metric=free) == ()
     failures = judged({"scores": scores(served=0.4).model_copy(update={"permuted": 0.4})}, metric=free)
-    starts = ("f1 of the served model: 0.4000", "f1 drop: 0.4500")
+    starts = ("f1 of the served model: 0.4000", "f1 drop of the served model: 0.4500")
     assert [f.startswith(s) for f, s in zip(failures, starts, strict=True)] == [True, True]
     (failure,) = judged({"scores": scores(framework=0.7)}, metric=STOCK)
     assert failure.startswith("f1 of the framework: 0.7000")

@@ -110,7 +110,7 @@ def test_an_edited_tolerance_rebuilds_only_what_reads_it(servegrid: Run, net: Pa
     path.write_text(yaml.safe_dump(spec))
     edited = plan_of(**options)
     found = {cell.product.precision: to_build(edited, cell, site) for cell in edited.plan.cells}
-    assert found == {"fp32": [], "fp16": ["convert_onnx"]}
+    assert found == {"fp32": [], "fp16": ["convert_onnx", "converted_answers"]}
     (tmp_path / "folder" / "README.md").write_text("mine")
     assert to_build(edited, edited.plan.cells[0], site) == []
 

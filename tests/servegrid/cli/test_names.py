@@ -14,10 +14,11 @@ from servegrid.campaign.columns import MEASURED
 from servegrid.campaign.layout import CampaignLayout
 from servegrid.campaign.results import Row, Writer
 
+ENVIRONMENT = '{"cores": 2, "memory_gb": 24, "system": "Linux", "python": "3.11.2"}'
 Run = Callable[..., tuple[int, str]]
 CELL: Row = {
     **{"profile": "cpu", "model": "toy", "format": "onnx", "precision": "fp32", "backend": "hosted"},
-    **{"triton_release": "24.10", "versions": "{}", "environment": "{}", "stage_s": "{}"},
+    **{"triton_release": "24.10", "versions": "{}", "environment": ENVIRONMENT, "stage_s": "{}"},
     **{"dynamic": '{"device_kind": "cpu"}', "largest_difference": 0.5},
 }
 POINT: Row = {
