@@ -21,10 +21,10 @@ from servegrid.loadgen.generators import GENERATORS
 
 STAGES = {
     "prepare": 1, "export": 1, "convert": 1, "profile_data": 1, "reference": 1, "baseline": 1,
-    "ceilings": 1, "configure": 1, "deploy": 2, "correctness": 1, "performance": 2,
+    "converted_answers": 1, "ceilings": 1, "configure": 1, "deploy": 2, "correctness": 1, "performance": 2,
 }  # fmt: skip
 """Task runs of one cell; `deploy` and `performance` once for each serving."""
-BUILD = ("prepare", "export", "convert", "profile_data", "reference")
+BUILD = ("prepare", "export", "convert", "profile_data", "reference", "converted_answers")
 PRECISIONS = ("fp32", "fp16", "int8")
 CELLS = {f"bert_large_qa-tiny-onnx-{precision}-b4-c4": precision for precision in PRECISIONS}
 ASKED = ("--format", "onnx", "--accelerator", "none", *(w for p in PRECISIONS for w in ("--precision", p)))

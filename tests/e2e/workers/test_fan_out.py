@@ -19,7 +19,7 @@ pytestmark = pytest.mark.check
 
 MEASURED = ("ceilings", "baseline")
 """On each profile."""
-BUILD = ("prepare", "export", "convert", "profile_data", "reference", *MEASURED)
+BUILD = ("prepare", "export", "convert", "profile_data", "reference", "converted_answers", *MEASURED)
 ONE = {
     **{"models": ["tiny_mlp"], "formats": ["onnx"], "accelerators": ["none"]},
     **{"max_concurrency": 1, "generator": "client", "workers": True},
@@ -90,7 +90,8 @@ def test_three_workers_share_a_campaign(grid: Any, wait_for: Any) -> None:
     # They built at the same time, and nothing twice.
     found = [spans(grid, profile, {"tiny_mlp"}) for profile in PROFILES]
     assert max(start for start, _ in found) < min(end for _, end in found)
-    for step in ("prepare", "export", "convert_onnx", "profile_data", "reference", *MEASURED):
+    steps = ("prepare", "export", "convert_onnx", "profile_data", "reference", "converted_answers")
+    for step in (*steps, *MEASURED):
         logs = grid.campaign("three").glob(f"*/logs/*.{step}.log")
         ran = sum(line.startswith("$ ") for log in logs for line in log.read_text().splitlines())
         assert ran == (3 if step in MEASURED else 1), step
