@@ -20,7 +20,7 @@ from servegrid.formats.runtime_files import MODEL as MODEL_FILE
 from servegrid.plan.models import known_models
 from servegrid.store.build import run_step
 from tasks import convert
-from tasks.correctness import correctness
+from tasks.correctness import Proofs, correctness
 
 pytestmark = pytest.mark.check
 
@@ -54,9 +54,13 @@ def served(server: Any, tmp_path: Path) -> Iterator[Callable[..., Correctness]]:
         server.client.load_model(name)
         loaded.append(name)
         at = tiny.at.model_copy(update={"logs": tmp_path / "campaign" / "logs"})
-        found: Correctness = correctness.fn(
-            tiny.plugin, tiny.cell, server.endpoint(name), tiny.prepared, tiny.samples, tiny.reference, at
+        proofs = Proofs(
+            prepared=tiny.prepared,
+            samples=tiny.samples,
+            reference=tiny.reference,
+            converted_answers=None,
         )
+        found: Correctness = correctness.fn(tiny.plugin, tiny.cell, server.endpoint(name), proofs, at)
         return found
 
     yield serve
