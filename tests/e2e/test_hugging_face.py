@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -23,19 +24,21 @@ SMALL = (
 )
 
 
-def sweep(command: Any, folder: Path, kind: str, steps: int) -> dict[str, Any]:
-    """Cell -> its row, of the campaign of a folder that is made here."""
+def sweep(command: Any, folder: Path, kind: str, steps: int, *, metric: str | None = None) -> dict[str, Any]:
+    """Cell -> its row, of the campaign of a folder that is made here; with a metric of its labels, if wanted."""
     subprocess.run([sys.executable, "-W", "ignore", MAKE, folder, str(steps), kind], check=True, timeout=300)
     samples = next(
         path for path in (folder / kind / "samples", folder / kind / "samples.jsonl") if path.exists()
     )
     model = (folder / kind / "model").rename(folder / kind / kind)
-    code, output = command.run("sweep", "--hf", str(model), "--samples", str(samples), *SMALL)
+    labels = ("--labels", str(folder / kind / "labels.npz"), "--metric", metric) if metric else ()
+    code, output = command.run("sweep", "--hf", str(model), "--samples", str(samples), *labels, *SMALL)
     assert code == 0, output
     rows = {row["cell"]: row for row in command.rows() if row["kind"] == "cell"}
-    assert set(rows) == {f"{kind}-hf-{format_}-fp32-b2-c1" for format_ in ("ts-trace", "onnx")}
-    for row in rows.values():
-        assert row["verdict"] in ("measured", "unstable")  # how steady it is depends on what else runs
+    names = {re.sub("-hf-[0-9a-f]{8}-", "-hf-", name) for name in rows}
+    assert names == {f"{kind}-hf-{format_}-fp32-b2-c1" for format_ in ("ts-trace", "onnx")}
+    for row in rows.values():  # how steady it is depends on what else runs
+        assert row["verdict"] in ("passed" if metric else "measured", "unstable"), row["reason"]
     return rows
 
 
@@ -49,14 +52,16 @@ def predictions(command: Any, cell: str) -> tuple[dict[str, Any], dict[str, Any]
 @pytest.mark.check
 def test_folder_is_served_right_and_its_bundle_answers_a_text(command: Any, tmp_path: Path) -> None:
     kind = "sequence_classification"
-    rows = sweep(command, tmp_path, kind, steps=300)
+    rows = sweep(command, tmp_path, kind, steps=300, metric="accuracy")
     with np.load(tmp_path / kind / "labels.npz") as file:
         labels = file["logits"]
     for cell in rows:
         framework, served = predictions(command, cell)
         assert np.abs(framework["logits"] - served["logits"]).max() < 1e-3
         assert (served["logits"].argmax(1) == labels).mean() > 0.9
-    bundle, fused = tmp_path / "bundle", f"{kind}-hf-onnx-fp32-b2-c1"
+        assert rows[cell]["served_metric"] == pytest.approx((served["logits"].argmax(1) == labels).mean())
+    (fused,) = (name for name in rows if "-onnx-" in name)
+    bundle = tmp_path / "bundle"
     code, output = command.run("bundle", fused, str(bundle))
     assert code == 0, output
     (graph,) = (bundle / "model_repository").rglob("model.onnx")

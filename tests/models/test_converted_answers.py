@@ -74,7 +74,7 @@ def test_a_right_conversion_that_is_served_right_has_the_frameworks_metric_three
     assert found.failures == ()
     assert found.scores is not None
     assert found.scores.framework == pytest.approx(found.scores.converted, abs=1e-3)
-    assert found.scores.converted == found.scores.served
+    assert found.scores.converted == pytest.approx(found.scores.served, abs=1e-6)
 
 
 def test_a_conversion_that_breaks_the_metric_is_named_before_serving(
