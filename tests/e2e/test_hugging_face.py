@@ -25,7 +25,7 @@ SMALL = (
 
 
 def sweep(command: Any, folder: Path, kind: str, steps: int, *, metric: str | None = None) -> dict[str, Any]:
-    """Cell -> its row, of the campaign of a folder that is made here; with a metric of its labels, if wanted."""
+    """Cell -> its row, of the campaign of a folder that is made here; `metric`: of its labels."""
     subprocess.run([sys.executable, "-W", "ignore", MAKE, folder, str(steps), kind], check=True, timeout=300)
     samples = next(
         path for path in (folder / kind / "samples", folder / kind / "samples.jsonl") if path.exists()
