@@ -77,3 +77,46 @@ def test_failures_are_counted(tmp_path: Path) -> None:
     assert "| a text is a\\|b | nothing | it was a\\|b |" in page
     assert "| a text is &lt;b&gt; | nothing | it was &lt;b&gt; |" in page
     assert "| elsewhere | none is lost | not tried here: Skipped: no such disk |" in page
+
+
+WAIT = """
+import time
+from pathlib import Path
+import pytest
+
+def wait_for(condition):
+    while not condition():
+        time.sleep(0.02)
+"""
+NEIGHBOUR = """
+@pytest.mark.fault("Leaks", "nothing", what="neighbour")
+def test_keeps_memory_for_a_while(tmp_path_factory):
+    wait_for(Path("started").exists)
+    memory = Path("shm/servegrid_neighbour")
+    memory.touch()
+    running = tmp_path_factory.getbasetemp().parent / "running"
+    # The kernel lists who waits for a lock, with the inode of its file.
+    wait_for(lambda: any(
+        "->" in line and any(f":{path.stat().st_ino} " in line for path in running.iterdir())
+        for line in Path("/proc/locks").read_text().splitlines()
+    ))
+    memory.unlink()
+"""
+JUDGED = """
+@pytest.mark.fault("Leaks", "nothing", what="judged")
+def test_ends_first():
+    Path("started").touch()
+    wait_for(Path("shm/servegrid_neighbour").exists)
+"""
+
+
+def test_memory_of_a_test_that_runs_at_the_same_time_is_no_leak(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "conftest.py", tmp_path)
+    for folder in ("shm", "tests/one", "tests/other"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "tests" / "one" / "test_neighbour.py").write_text(WAIT + NEIGHBOUR)
+    (tmp_path / "tests" / "other" / "test_judged.py").write_text(WAIT + JUDGED)
+    words = [sys.executable, "-m", "pytest", "-q", "--rootdir", str(tmp_path), "--numprocesses", "2"]
+    words += ["-o", f"shm={tmp_path / 'shm'}", "-o", "leave_s=0.2", "-W", "ignore", "tests"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert "2 passed" in done.stdout and done.returncode == 0, done.stdout
