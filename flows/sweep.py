@@ -51,16 +51,15 @@ def sweep(
     options = kept.options
     for line in generator_notes(options, kept.plans, site):
         log.info(line)
-    parts = [options.only(entry.model, entry.profile) for entry in kept.plans]
     with leading(folder) as attempt:
         try:
             if options.workers:
-                run_all(parts, folder, attempt, on_rows=_Partial(folder))
+                run_all(options, folder, attempt, on_rows=_Partial(folder))
             else:
                 with heeding_cancellation():
-                    for part in parts:
-                        with tags(folder.name, part.title, part.place):
-                            qualify(part, folder.name)
+                    for profile in dict.fromkeys(entry.profile for entry in kept.plans):
+                        with tags(folder.name, profile):
+                            qualify(options.on(profile), folder.name)
         except CancelledError:
             again = f"`servegrid sweep --resume {folder.name}` goes on"
             return Cancelled(message=f"campaign {folder.name}: cancelled; {again}")
@@ -78,7 +77,7 @@ def final_state(folder: Path) -> Any:
         counts = dict(cells["verdict"].value_counts().sort("verdict").iter_rows())
     known = set() if cells is None else set(cells.select("cell", "profile").iter_rows())
     left = unreached(folder)
-    lost = sorted(cell for cell, profile in left if (cell, profile) not in known)
+    lost = sorted(f"{cell} on {profile}" for cell, profile in left if (cell, profile) not in known)
     if lost:
         counts[f"without a row ({', '.join(lost)})"] = len(lost)
     message = f"campaign {folder.name}: " + ", ".join(f"{n} {what}" for what, n in counts.items())

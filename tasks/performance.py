@@ -18,7 +18,7 @@ from servegrid.host import contention
 from servegrid.host.environment import device_lock
 from servegrid.host.stage_timer import now, work
 from servegrid.loadgen.base import Measurement, Point, Target
-from servegrid.loadgen.measured import MeasuredPoint, PartlyMeasuredError, measure_point
+from servegrid.loadgen.measured import MeasuredPoint, PartlyMeasuredError, keep, measure_point
 from servegrid.loadgen.reference import Reference
 from servegrid.loadgen.search.points import Chosen, Steps, marks, steps
 from servegrid.loadgen.trust import CONTENTION, TrustCard
@@ -80,11 +80,12 @@ def performance(
                     raise WrongAnswerError(f"{deployment.name}: {where}: {wrong[0]}")
                 check((chosen.point.batch,), f"after {_load(chosen.point)} at {now()}")
                 found[chosen.point] = measured
+                keep(measured)
                 advance()
                 chosen = _next(following, measured.measurement)
             check(deployment.used, f"after all load at {now()}")
         except StepError as error:
-            raise PartlyMeasuredError(error, tuple(found.values())) from error
+            raise PartlyMeasuredError(error) from error
     of_plan = marks({point: entry.measurement for point, entry in found.items()}, plan.slo)
     for point in (point for point, mark in of_plan.items() if mark.slo_best):
         log.info("%s  %s  %s is the highest that holds %s", at.cell, plan.scenario, _load(point), plan.slo)

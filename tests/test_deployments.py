@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from flows.pools import CAMPAIGNS, QUEUES
-from servegrid.domain.plugins import load_profile
 from servegrid.domain.root import ROOT
 from servegrid.plan.options import SweepOptions
 from servegrid.store.site import default_site
@@ -18,15 +17,6 @@ from tasks.planning import plan
 DEPLOYMENTS: list[dict[str, Any]] = yaml.safe_load((ROOT / "deployments" / "prefect.yaml").read_text())[
     "deployments"
 ]
-PROFILES = {path.stem for path in (ROOT / "gpu_profiles").glob("*.yaml")}
-
-
-def test_each_profile_has_a_deployment_on_its_pool() -> None:
-    runs = [entry for entry in DEPLOYMENTS if entry["entrypoint"] == "flows.qualify.qualify"]
-    found = {entry["name"]: entry["work_pool"]["name"] for entry in runs}
-    assert found == {name: load_profile(ROOT / "gpu_profiles", name).pool for name in PROFILES}
-    for entry in runs:
-        assert entry["parameters"] == {"options": {"profiles": [entry["name"]]}}
 
 
 def test_each_kind_of_campaign_has_a_deployment() -> None:

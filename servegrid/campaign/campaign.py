@@ -2,7 +2,7 @@
 
 campaign.json holds the options, the number of the attempt, and the plan: cells to run, and exclusions with
 reasons. The flow `sweep` holds the leader's lease while it runs, and writes the attempt into it; each
-`qualify` run holds a lease of its own, with the id of its flow run.
+`qualify` run of a worker holds a lease of its own, named by the id of its flow run.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ log = logging.getLogger("servegrid")
 
 LEADER_S = 5.0
 """How long a new leader waits for the one before it, which may be ending."""
-RUN_S = 60.0
-"""How long a `qualify` run waits for the run before it, which may be ending."""
 WATCH_S = 1.0
+ENDED = "ended"
+"""The text in the lease of a run that has done its work."""
 
 
 class Campaign(Value):
@@ -157,34 +157,29 @@ def _write(folder: Path, campaign: Campaign) -> None:
     )
 
 
-def run_lease(folder: Path, options: SweepOptions) -> Path:
-    """The lease of a `qualify` run; its options name one model and one profile."""
-    return CampaignLayout(folder=folder).run(options.title, options.place)
-
-
 @contextmanager
-def working(folder: Path, options: SweepOptions, attempt: int | None, run: str) -> Iterator[None]:
+def working(folder: Path, attempt: int | None, run: str) -> Iterator[None]:
     """Work for an attempt of the campaign; without a number, in the leader's own process.
 
     When the leader is gone, this process ends as by SIGTERM, and stops everything that it started.
     """
-    leader = CampaignLayout(folder=folder).leader
-    with leases.holding(run_lease(folder, options), run, wait_s=RUN_S):
-        if attempt is None:
-            yield
-            return
-        done = threading.Event()
+    if attempt is None:
+        yield
+        return
+    layout, done = CampaignLayout(folder=folder), threading.Event()
 
-        def watch() -> None:
-            while not done.wait(WATCH_S):
-                if leases.holder(leader) != str(attempt):
-                    log.warning("campaign %s: attempt %d has ended, so this run ends", folder.name, attempt)
-                    os.kill(os.getpid(), signal.SIGTERM)
-                    return
+    def watch() -> None:
+        while not done.wait(WATCH_S):
+            if leases.holder(layout.leader) != str(attempt):
+                log.warning("campaign %s: attempt %d has ended, so this run ends", folder.name, attempt)
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
 
+    with leases.holding(layout.run(run), "at work", wait_s=0) as lease:
         # A copied context, so that its log lines belong to the flow run.
         threading.Thread(target=copy_context().run, args=(watch,), daemon=True).start()
         try:
             yield
+            lease.write(ENDED)
         finally:
             done.set()

@@ -13,7 +13,7 @@ from servegrid.domain.errors import WrongAnswerError
 from servegrid.domain.roofline import Roofline
 from servegrid.domain.values import ArtifactRef, Endpoint, LoadPlan, Serving, Value
 from servegrid.host.memory import peak_bytes
-from servegrid.loadgen.measured import MeasuredPoint, PartlyMeasuredError
+from servegrid.loadgen.measured import MeasuredPoint, PartlyMeasuredError, keeping
 
 log = logging.getLogger("servegrid")
 
@@ -63,18 +63,20 @@ class CellResult:
     def measuring(
         self, plan: LoadPlan, serving: Serving, endpoint: Endpoint
     ) -> Iterator[list[MeasuredPoint]]:
-        """A list for the plan's points; points measured before an error are kept, too."""
+        """A list for the plan's points; points measured before an error or an interrupt are kept, too."""
         points: list[MeasuredPoint] = []
-        try:
-            yield points
-        except PartlyMeasuredError as error:
-            points += error.points
-            if isinstance(error.cause, WrongAnswerError):
-                raise error.cause from error
-            raise
-        finally:
-            found = MeasuredPlan(plan=plan, serving=serving, endpoint=endpoint, points=tuple(points))
-            self.measured.append(found)
+        with keeping() as kept:
+            try:
+                yield points
+            except PartlyMeasuredError as error:
+                if isinstance(error.cause, WrongAnswerError):
+                    raise error.cause from error
+                raise
+            finally:
+                found = MeasuredPlan(
+                    plan=plan, serving=serving, endpoint=endpoint, points=tuple(points or kept)
+                )
+                self.measured.append(found)
 
     @contextmanager
     def memory_of(self, server_pid: int | None) -> Iterator[None]:

@@ -68,21 +68,24 @@ class CellWriter:
     @contextmanager
     def running(self, cell: Cell) -> Iterator[CellResult]:
         """Run a cell in the block and write exactly one row of it, whatever happens; only an interrupt
-        passes."""
+        passes, and the cell is `skipped` with the points that it has."""
         result = CellResult()
         began, start = now(), time.perf_counter()
         with collecting() as stages:
             try:
-                yield result
-                result.outcome = result.judge()
-            except Exception as error:
-                if isinstance(error, InfeasibleError):
-                    result.largest_batch = error.largest_batch
-                result.outcome = self._failed(cell, error)
-        times = _times(stages, time.perf_counter() - start)
-        span = {"started_at": began, "ended_at": now()}
-        log.info("%s: %s", cell.name, result.outcome.line)  # before the rows: a full disk may refuse them
-        self._write(cell, result, span | times | result.outcome.model_dump())
+                try:
+                    yield result
+                    result.outcome = result.judge()
+                except Exception as error:
+                    if isinstance(error, InfeasibleError):
+                        result.largest_batch = error.largest_batch
+                    result.outcome = self._failed(cell, error)
+            finally:
+                outcome = result.outcome or Outcome(verdict="skipped", reason="interrupted")
+                times = _times(stages, time.perf_counter() - start)
+                span = {"started_at": began, "ended_at": now()}
+                log.info("%s: %s", cell.name, outcome.line)  # before the rows: a full disk may refuse them
+                self._write(cell, result, span | times | outcome.model_dump())
 
     def _failed(self, cell: Cell, error: Exception) -> Outcome:
         """The outcome of a cell whose run raised this."""

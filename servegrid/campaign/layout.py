@@ -37,6 +37,10 @@ class ProfileLayout(Value):
         """The folder of the cell's predictions, inputs and metrics."""
         return self.folder / "predictions" / cell
 
+    def claim(self, cell: str) -> Path:
+        """The lease of the run that works on the cell."""
+        return self.folder / "claims" / f"{cell}.lock"
+
     def repository(self, cell: str) -> Path:
         """The cell's model repository."""
         return self.folder / "repositories" / cell
@@ -61,9 +65,9 @@ class CampaignLayout(Value):
         """The lease of the process that leads the campaign."""
         return self.folder / "leader.lock"
 
-    def run(self, model: str, profile: str) -> Path:
-        """The lease of a `qualify` run."""
-        return self.folder / "runs" / f"{model}-{profile}.lock"
+    def run(self, run: str) -> Path:
+        """The lease of a `qualify` run, by the id of its flow run."""
+        return self.folder / "runs" / f"{run}.lock"
 
     @property
     def rows(self) -> Path:

@@ -169,11 +169,15 @@ def sweep(
             say(f"`servegrid sweep --resume {campaign}` goes on with the others")
             _print_recommendations(folder)
             raise typer.Exit(INTERRUPTED) from None
+        from prefect.exceptions import FailedRun
+
         error = state.result(raise_on_failure=False) if state.is_failed() else None
         if isinstance(error, UserError):
             raise error  # the report of a campaign that another process leads is not of this run
         _print_recommendations(folder)
-        if state.is_crashed() or not CampaignLayout(folder=folder).report.exists():
+        # The flow says by a FailedRun how a campaign ended, whose workers may have died before the first row.
+        ended = isinstance(error, FailedRun) or CampaignLayout(folder=folder).report.exists()
+        if state.is_crashed() or not ended:
             raise UserError(f"the campaign did not run: {state.message}")
         say(str(state.message))
     if not state.is_completed():
@@ -222,7 +226,7 @@ def pools_group() -> None:
 
 @pools.command("create", cls=Command)
 def pools_create() -> None:
-    """Create the missing work pool and queues of every profile."""
+    """Create the missing work pool, queues and deployment of every profile, and show how to start workers."""
     from flows import pools as work_pools
 
     if not os.environ.get("PREFECT_API_URL"):
@@ -232,6 +236,8 @@ def pools_create() -> None:
         made = work_pools.create(site)
     rows = [(pool.name, pool.profile or "", "created" if pool.created else "exists") for pool in made]
     print_table(("pool", "profile", "state"), rows)
+    for pool in made:  # a line each, which no column cuts: it can be copied
+        say(pool.worker)
 
 
 class Progress(logging.Handler):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 from servegrid.domain.errors import StepError
 from servegrid.domain.values import Generator, Value
 from servegrid.host import contention, gpu_monitor
@@ -14,13 +18,11 @@ from servegrid.store.site import Site
 
 
 class PartlyMeasuredError(StepError):
-    """A plan broke off; `points` were measured before. It has no command: the generator's own would find no
-    server."""
+    """A plan broke off. It has no command: the generator's own would find no server."""
 
-    def __init__(self, cause: StepError, points: tuple[MeasuredPoint, ...]) -> None:
+    def __init__(self, cause: StepError) -> None:
         super().__init__(str(cause), log=cause.log)
         self.cause = cause
-        self.points = points
 
 
 class MeasuredPoint(Value):
@@ -36,6 +38,25 @@ class MeasuredPoint(Value):
     ended_at: str
     trust: TrustCard
     mark: Mark = Mark()
+
+
+_kept: ContextVar[list[MeasuredPoint]] = ContextVar("kept")
+
+
+@contextmanager
+def keeping() -> Iterator[list[MeasuredPoint]]:
+    """The points that were measured in the block, whatever ends it: an error or an interrupt, too."""
+    points: list[MeasuredPoint] = []
+    token = _kept.set(points)
+    try:
+        yield points
+    finally:
+        _kept.reset(token)
+
+
+def keep(point: MeasuredPoint) -> None:
+    """Add a point to those of the block; outside `keeping` it counts for nothing."""
+    _kept.get([]).append(point)
 
 
 def measure_point(

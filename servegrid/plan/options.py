@@ -38,7 +38,7 @@ class SweepOptions(OwnModel):
         ("cpu",), min_length=1, description="Files below gpu_profiles/: the devices to qualify on"
     )
     workers: Annotated[bool, Panel.WHERE] = Field(
-        False, description="Each model and profile on a worker of the profile's pool, not in this process"
+        False, description="The cells of each profile on the workers of its pool, not in this process"
     )
     queue: Annotated[str, Panel.WHERE] = Field(
         QUEUE, description="The queue of the pools in which runs wait for their workers"
@@ -100,13 +100,8 @@ class SweepOptions(OwnModel):
         return ", ".join(self.profiles)
 
     @property
-    def label(self) -> str:
-        """The name of the flow run of one model on one profile."""
-        return f"{self.title} on {self.place}"
-
-    @property
     def title(self) -> str:
-        """The model's name in a tag and in the name of a lease's file."""
+        """The model's name in that of a flow run."""
         path = self.name or self.model_dir or (self.model_file or (None, None))[1]
         return Path(path).name[:LONGEST_NAME] if path else self.models[0]
 
@@ -117,12 +112,14 @@ class SweepOptions(OwnModel):
             return self.title
         return f"{self.title if self.model_dir else ', '.join(self.models)} ({self.variant})"
 
+    def on(self, profile: str) -> SweepOptions:
+        """These options for one of its profiles."""
+        return self.model_copy(update={"profiles": (profile,)})
+
     def only(self, model: str, profile: str) -> SweepOptions:
         """These options for one of its models on one of its profiles."""
-        one: dict[str, Any] = {"profiles": (profile,)}
-        if not (self.model_dir or self.model_file):
-            one["models"] = (model,)
-        return self.model_copy(update=one)
+        one = self.on(profile)
+        return one if self.model_dir or self.model_file else one.model_copy(update={"models": (model,)})
 
     @property
     def words(self) -> tuple[str, ...]:

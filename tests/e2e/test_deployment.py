@@ -37,6 +37,9 @@ def test_a_worker_runs_the_deployment(command: Any, tmp_path: Path, monkeypatch:
         code, output = command.run("pools", "create")
         assert code == 0, output
         assert output.count(state) == len(list((ROOT / "gpu_profiles").glob("*.yaml"))) + 1
+        assert "prefect worker start --pool gpu-h200 --limit 1" in output
+    profiles = {path.stem for path in (ROOT / "gpu_profiles").glob("*.yaml")}
+    assert set(schedules(command)) == profiles, "each has its deployment of `qualify`"
     prefect(command, "deploy", "--all", "--prefect-file", "deployments/prefect.yaml")
     (nightly,) = (entry for entries in schedules(command).values() for entry in entries)
     assert not nightly["active"]

@@ -44,5 +44,5 @@ def test_campaign_is_completed_when_no_cell_failed_or_is_left(
         Writer(folder).append("cell", {"cell": cell, "profile": profile, "verdict": verdict})
     state = final_state(folder)
     assert state.is_completed() == completed
-    lost = ", ".join(sorted(cell for cell, _ in keys[len(verdicts) :]))
+    lost = ", ".join(sorted(f"{cell} on cpu" for cell, _ in keys[len(verdicts) :]))
     assert state.message == message.replace("LOST", lost)

@@ -25,6 +25,8 @@ from servegrid.store.site import Site
 
 PROFILES = ("test-a", "test-b", "test-c")
 """Test profiles: each stands for a card, and is this machine's CPU."""
+SIMULATED = "simulated-card"
+"""A profile whose cells only wait (`simulated_cells.py`): as many cards of it as there are workers."""
 POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 
 
@@ -60,10 +62,11 @@ class Grid:
         self._port = int(url.removesuffix("/api").rpartition(":")[2])
         self.command.env.update(env, PREFECT_API_URL=url)
 
-    def start_worker(self, pool: str) -> None:
+    def start_worker(self, pool: str, name: str | None = None) -> None:
+        """Start a worker of the pool; `name` tells it from others of one pool."""
         args = [sys.executable, "-m", "prefect", "worker", "start", "--pool", pool, "--limit", "1"]
-        self._running[pool] = stack = ExitStack()
-        log_path = self.root / f"{pool}.log"
+        self._running[name or pool] = stack = ExitStack()
+        log_path = self.root / f"{name or pool}.log"
         stack.enter_context(proc.running(args, log_path=log_path, env=self.command.env, stop_s=15))
 
     def lost(self, name: str) -> None:
@@ -130,7 +133,7 @@ def make_grid(
     """A grid on a folder of models, with a store of its own and the test profiles."""
     root = tmp_path_factory.mktemp("grid")
     (root / "profiles").mkdir()
-    for name in PROFILES:
+    for name in (*PROFILES, SIMULATED):
         text = (ROOT / "gpu_profiles" / "cpu.yaml").read_text()
         text = text.replace("name: cpu", f"name: {name}").replace("gpu-cpu", f"gpu-{name}")
         (root / "profiles" / f"{name}.yaml").write_text(text.replace("this host's CPU", "a test's CPU"))
@@ -139,6 +142,8 @@ def make_grid(
     def make(models: Path) -> Grid:
         command = make_command_in(dict(os.environ), models, own_store=True)
         command.env["SERVEGRID_PROFILES"] = str(root / "profiles")
+        paths = [str(Path(__file__).parent), *filter(None, [command.env.get("PYTHONPATH")])]
+        command.env["PYTHONPATH"] = os.pathsep.join(paths)
         made.append(Grid(command, postgres, root))
         return made[-1]
 
@@ -159,18 +164,23 @@ def grid(
     spec = models / "tiny_mlp" / "model.yaml"
     onnx = "onnx: {export: onnx, precisions: [fp32]"
     spec.write_text(spec.read_text().replace(onnx, f"{onnx}, accelerators: [none, trt]"))
+    # A model of eight cells, for simulated cards.
+    shutil.copytree(models / "tiny_mlp", models / "of_eight_cells")
+    text = spec.read_text().replace("name: tiny_mlp", "name: of_eight_cells")
+    delay = "max_queue_delay_us: 1\n"
+    text = text.replace(delay, f"{delay}      instances: [1, 2, 3, 4]\n")
+    (models / "of_eight_cells" / "model.yaml").write_text(text)
     for path in (ROOT / "models").glob("[!_]*/model.yaml"):
         (models / path.parent.name).symlink_to(path.parent)
     found = make_grid(models)
     code, output = found.command.run("pools", "create")
     assert code == 0, output
-    # The project's deployments, with the test profiles in the place of the cards.
     data = yaml.safe_load((ROOT / "deployments" / "prefect.yaml").read_text())
-    (cpu,) = [d for d in data["deployments"] if d["name"] == "cpu"]
     sweeps = [d for d in data["deployments"] if d["work_pool"]["name"] == "campaigns"]
-    tests = [cpu | {"name": p, "work_pool": cpu["work_pool"] | {"name": f"gpu-{p}"}} for p in PROFILES]
+    pool = sweeps[0]["work_pool"] | {"name": f"gpu-{SIMULATED}"}
+    simulated = {"name": SIMULATED, "entrypoint": "simulated_cells.qualify", "work_pool": pool}
     path = found.root / "prefect.yaml"
-    path.write_text(yaml.safe_dump(data | {"deployments": [*sweeps, *tests]}))
+    path.write_text(yaml.safe_dump(data | {"deployments": [*sweeps, simulated]}))
     found.prefect("deploy", "--all", "--prefect-file", str(path))
     for pool in ("campaigns", *(f"gpu-{profile}" for profile in PROFILES)):
         found.start_worker(pool)

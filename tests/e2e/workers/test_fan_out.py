@@ -126,7 +126,7 @@ def test_three_workers_share_five_models(grid: Any, store: Path) -> None:
     assert measurements.height == 2 * 15
     lines = (campaign / "rows.jsonl").read_text().splitlines()
     assert len(lines) == 45, "every row once"
-    assert cells["flow_run"].n_unique() == cells["worker_pid"].n_unique() == 15
+    assert cells["flow_run"].n_unique() == cells["worker_pid"].n_unique() == 3
     assert all(len(run) == 1 for run in cells.group_by("flow_run").agg(pl.col("profile").unique())["profile"])
     found = [spans(grid, profile, models) for profile in PROFILES]
     assert max(start for start, _ in found) < min(end for _, end in found)

@@ -52,11 +52,11 @@ def nothing(at):
     pass
 
 
-def build_cell(plugin, cell, campaign, at):
+def build_cell(plugin, cell, campaign, at, make=ensure):
     made = []
     for stage in STAGES:
         sources = {"cell": cell.name if stage == "convert" else ""}
-        made.append(ensure(build, BuildRequest(stage=stage, fields=Fields(), sources=sources), at))
+        made.append(make(build, BuildRequest(stage=stage, fields=Fields(), sources=sources), at))
     first, _, converted, samples, reference, *_ = made
     return cells.Built(
         prepared=first, converted=converted, samples=samples, reference=reference, baseline=None,

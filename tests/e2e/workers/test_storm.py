@@ -78,13 +78,14 @@ TARGETS: dict[str, Callable[[str], bool]] = {
 """Target of a kill -> a test of its command line."""
 
 
-def lease(campaign: Path) -> Path:
-    return campaign / "runs" / f"tiny_mlp-{PROFILE}.lock"
+def at_work(campaign: Path) -> set[str]:
+    """The runs that a process works for."""
+    return {path.stem for path in (campaign / "runs").glob("*.lock") if leases.look(path).held}
 
 
 def assert_no_lock_is_held(grid: Any, folder: Path) -> None:
     assert leases.holder(folder / "leader.lock") is None
-    for path in (folder / "runs").glob("*.lock"):
+    for path in (*folder.glob("runs/*.lock"), *folder.glob("*/claims/*.lock")):
         assert leases.holder(path) is None, path
     for path in (LOCKS / f"{PROFILE}.lock", *(grid.command.site.home / "store" / "locks").glob("*.lock")):
         with path.open() as file:
@@ -137,7 +138,7 @@ class Storm:
             leader, campaign = self._lead()
             moment = self._rng.uniform(0, self._longest_s)
             time.sleep(moment)
-            run = leases.holder(lease(campaign))
+            runs = at_work(campaign)
             if self._kill(target, leader):
                 break
             self._tell(f"no {target}: the campaign ended before")
@@ -151,7 +152,7 @@ class Storm:
             self._grid.start_worker(POOL)
         if target == "flow":  # it is resumed at once, while its run still ends
             leader.communicate(timeout=60)
-            self._leader, self._run = None, run
+            self._leader, self._runs = None, runs
 
     def go_through(self, targets: list[str]) -> None:
         """Kill one of each in turn, and let the last campaign come to its end."""
@@ -190,7 +191,7 @@ class Storm:
             self._tell("resumed" if begun else "begun")
         assert self._campaign
         while self._at_work and self._leader.poll() is None:
-            if leases.holder(lease(self._campaign)) not in (None, self._run):
+            if at_work(self._campaign) - self._runs:
                 break
             time.sleep(0.05)
         return self._leader, self._campaign
@@ -247,8 +248,8 @@ class Storm:
         assert not list((self._grid.command.site.store.root / "scratch").iterdir())
         assert (campaign / "report.html").exists()
 
-    _run: str | None = None
-    """The run of a campaign whose flow was killed: it may hold its lease for a moment."""
+    _runs: frozenset[str] | set[str] = frozenset()
+    """The runs of a campaign whose flow was killed: they may hold their leases for a moment."""
 
     def _tell(self, what: str) -> None:
         print(f"{time.monotonic() - self._begin:5.0f} s  {what}")

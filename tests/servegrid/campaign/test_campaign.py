@@ -12,7 +12,8 @@ import pytest
 
 from servegrid.campaign import campaign as campaigns
 from servegrid.campaign import leases
-from servegrid.campaign.campaign import create, leading, new_campaign, read, run_lease, unreached, working
+from servegrid.campaign.campaign import create, leading, new_campaign, read, unreached, working
+from servegrid.campaign.layout import CampaignLayout
 from servegrid.campaign.options_file import objective
 from servegrid.campaign.results import Writer
 from servegrid.domain.errors import UserError
@@ -30,8 +31,7 @@ WORKER = """
 import sys, time
 from pathlib import Path
 from servegrid.campaign.campaign import working
-from servegrid.plan.options import SweepOptions
-with working(Path(sys.argv[1]), SweepOptions(), int(sys.argv[2]), "a-run"):
+with working(Path(sys.argv[1]), int(sys.argv[2]), "a-run"):
     print("works", flush=True)
     time.sleep(60)
 """
@@ -109,7 +109,7 @@ def test_run_ends_as_by_sigterm_when_its_leader_is_gone(tmp_path: Path, plans: t
         process = work(tmp_path, attempt)
         time.sleep(2 * campaigns.WATCH_S)
         assert process.poll() is None
-        assert leases.holder(run_lease(tmp_path, SweepOptions())) == "a-run"
+        assert leases.look(CampaignLayout(folder=tmp_path).run("a-run")).held
     assert process.wait(timeout=10) == -signal.SIGTERM
 
 
@@ -124,10 +124,21 @@ def test_run_of_an_earlier_attempt_ends_though_the_campaign_is_led_again(
         assert process.wait(timeout=10) == -signal.SIGTERM
 
 
+def test_lease_of_a_run_shows_whether_it_did_its_work(tmp_path: Path, plans: tuple[KeptPlan, ...]) -> None:
+    create(tmp_path, OPTIONS, plans)
+    layout = CampaignLayout(folder=tmp_path)
+    with leading(tmp_path) as attempt:
+        with working(tmp_path, attempt, "done"):
+            assert leases.look(layout.run("done")).held
+        with pytest.raises(ValueError, match="a bug"), working(tmp_path, attempt, "failed"):
+            raise ValueError("a bug")
+    assert leases.look(layout.run("done")) == leases.Look(held=False, text=campaigns.ENDED)
+    assert leases.look(layout.run("failed")).text != campaigns.ENDED
+
+
 def test_run_of_the_leaders_own_process_goes_on(tmp_path: Path) -> None:
-    with working(tmp_path, SweepOptions(), None, "own"):
+    with working(tmp_path, None, "own"):
         time.sleep(1.5 * campaigns.WATCH_S)
-        assert leases.holder(run_lease(tmp_path, SweepOptions())) == "own"
 
 
 def test_campaigns_have_names_of_their_own() -> None:

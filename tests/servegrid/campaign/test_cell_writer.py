@@ -26,7 +26,7 @@ from servegrid.domain.values import ArtifactRef, Cell, Endpoint
 from servegrid.host.stage_timer import work
 from servegrid.loadgen.base import Measurement, Point, Window
 from servegrid.loadgen.latency import COMPONENTS
-from servegrid.loadgen.measured import MeasuredPoint, PartlyMeasuredError
+from servegrid.loadgen.measured import MeasuredPoint, PartlyMeasuredError, keep
 from servegrid.loadgen.trust import examine
 
 CORRECT = Correctness(
@@ -125,7 +125,8 @@ def test_a_wrong_answer_while_it_is_measured_fails_the_cell_and_keeps_the_points
     with writer.running(cell) as result:
         result.correctness = CORRECT
         with result.measuring(cell.online, cell.dynamic, ENDPOINT):
-            raise PartlyMeasuredError(WrongAnswerError("online: batch of 8: y"), (STABLE,))
+            keep(STABLE)
+            raise PartlyMeasuredError(WrongAnswerError("online: batch of 8: y"))
     row = only_row(tmp_path)
     assert (row["verdict"], row["reason"]) == ("failed_accuracy", "online: batch of 8: y")
     assert read(tmp_path)[1].height == 1
@@ -210,7 +211,8 @@ def test_any_other_error_keeps_its_traceback_and_the_command_of_the_cell(
 
 def test_points_before_an_error_are_kept(writer: CellWriter, cell: Cell, tmp_path: Path) -> None:
     with writer.running(cell) as result, result.measuring(cell.online, cell.dynamic, ENDPOINT):
-        raise PartlyMeasuredError(StepError("the server went away", log="/a.log"), (STABLE,))
+        keep(STABLE)
+        raise PartlyMeasuredError(StepError("the server went away", log="/a.log"))
     cells, measurements = read(tmp_path)
     assert cells["verdict"].to_list() == ["error"]
     assert cells["log"].to_list() == ["/a.log"]
@@ -218,12 +220,19 @@ def test_points_before_an_error_are_kept(writer: CellWriter, cell: Cell, tmp_pat
 
 
 @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit, GeneratorExit])
-def test_interrupt_passes_through_and_leaves_no_row(
+def test_interrupt_passes_through_and_the_points_before_it_are_kept(
     writer: CellWriter, cell: Cell, tmp_path: Path, interrupt: type[BaseException]
 ) -> None:
-    with pytest.raises(interrupt), writer.running(cell):
+    with (
+        pytest.raises(interrupt),
+        writer.running(cell) as result,
+        result.measuring(cell.online, cell.dynamic, ENDPOINT),
+    ):
+        keep(STABLE)
         raise interrupt
-    assert not (tmp_path / "rows.jsonl").exists()
+    cells, measurements = read(tmp_path)
+    assert cells["verdict"].to_list() == ["skipped"]
+    assert measurements["throughput"].to_list() == [102.0]
 
 
 def test_cell_after_an_error_is_recorded_too(writer: CellWriter, cell: Cell, tmp_path: Path) -> None:

@@ -71,6 +71,6 @@ def test_failed_generator_is_repeated_with_its_whole_cell(writer: CellWriter, ce
         "the generator broke", log="/a.log", command="python -m servegrid.loadgen.client.process"
     )
     with writer.running(cell) as result:
-        raise PartlyMeasuredError(cause, ())
+        raise PartlyMeasuredError(cause)
     assert result.outcome is not None and result.outcome.log == "/a.log"
     assert (result.outcome.command or "").startswith("servegrid sweep --model bert_large_qa")
