@@ -27,7 +27,7 @@ from servegrid.domain.values import Endpoint, Interface
 from servegrid.formats import FORMATS
 from servegrid.formats.repository import write_repository
 from servegrid.formats.runtime_files import session_file
-from servegrid.host.environment import device_lock
+from servegrid.host.device_locks import device_lock
 from servegrid.plan.options import SweepOptions
 from servegrid.regression.interleaved import CandidateEndpoint, InterleavedJob, measure
 from servegrid.regression.verdict import CellComparison, judge

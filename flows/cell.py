@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from prefect import flow
@@ -18,6 +19,7 @@ from servegrid.domain.roofline import Roofline
 from servegrid.domain.server import ServerChoice
 from servegrid.domain.values import ArtifactRef, Cell, Product, Value
 from servegrid.formats import FORMATS
+from servegrid.host.cards import using
 from servegrid.host.environment import host, versions
 from servegrid.plan.options import SweepOptions
 from servegrid.store.build import Workplace
@@ -110,7 +112,8 @@ def build_requests(plugin: Plugin, cell: Cell, site: Site) -> tuple[BuildRequest
 
     if not cell.product.random_weights:
         prepare.check_sources(plugin, cell.product.variant, site)
-    build_cell(plugin, cell, "the next one", workplace(plugin, cell, site, "the next one"), make=look_up)
+    with using(cell.dynamic.device_kind):
+        build_cell(plugin, cell, "the next one", workplace(plugin, cell, site, "the next one"), make=look_up)
     return tuple(found)
 
 
@@ -187,7 +190,8 @@ def cell_writer(plugin: Plugin, campaign: str, run: str, options: SweepOptions) 
     libraries = {library for known in FORMATS.values() for library in known.libraries}
     used = versions({*LIBRARIES, *plugin.spec.requires, *libraries})
     writer = Writer(default_site().results / campaign)
-    return CellWriter(writer, campaign, host(), used, options.anywhere(), run)
+    worker = os.environ.get("PREFECT__WORKER_NAME")  # Prefect's worker gives it to the processes of its runs
+    return CellWriter(writer, campaign, host(), used, options.anywhere(), run, worker)
 
 
 def roofline(built: Built, at: Workplace) -> Roofline | None:

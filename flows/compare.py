@@ -12,7 +12,8 @@ from flows.named_cell import build_named, find_cell
 from flows.serving import ServedCell
 from servegrid.domain.errors import UserError
 from servegrid.domain.values import Cell, Scenario
-from servegrid.host.environment import device_lock, pin_card
+from servegrid.host.cards import pin_card
+from servegrid.host.device_locks import device_lock
 from servegrid.host.stage_timer import work
 from servegrid.plan.options import SweepOptions
 from servegrid.regression.campaigns import SETTINGS, Rule
@@ -41,9 +42,9 @@ def compare_cells(
         UserError: a cell is unknown or does not run here, or they have no point in common.
         StepError: a step failed.
     """
-    pin_card()
     site = default_site()
     found = [find_cell(name, options, site) for name in (a, b)]
+    pin_card(found[0][1].dynamic.device_kind)
     common = _common_points(*(cell for _, cell in found))
     candidates = [
         build_named(entry, cell, site, campaign, prefix)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from pathlib import Path
 
 from prefect import flow, runtime, tags
@@ -17,7 +18,9 @@ from servegrid.campaign.cell_writer import CellWriter
 from servegrid.campaign.claims import DEATHS, Claim, Claims
 from servegrid.campaign.results import campaign_folder, finished
 from servegrid.domain.errors import UserError
-from servegrid.host.environment import card_uuid, pin_card
+from servegrid.domain.plugins import load_profile
+from servegrid.host.cards import card_uuid, using
+from servegrid.host.cores import pinned
 from servegrid.plan.model_plan import Key, ModelPlan
 from servegrid.plan.options import SweepOptions
 from servegrid.store.site import Site, default_site
@@ -39,9 +42,10 @@ def qualify(options: SweepOptions, campaign: str, attempt: int | None = None) ->
     folder, run = campaign_folder(site.results, campaign), str(runtime.flow_run.id)
     # This run's heartbeat, which goes on, is enough: a cell with one of its own ends up to 1 s late (ADR 4).
     cells_without_heartbeat = temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None})
-    with working(folder, attempt, run), cells_without_heartbeat:
+    own_cores = nullcontext() if attempt is None else pinned()  # a worker may have neighbours on other cards
+    kind = load_profile(site.profiles, options.place).device_kind
+    with working(folder, attempt, run), cells_without_heartbeat, using(kind), own_cores:
         models, refused = _models(options, folder, attempt, site)
-        pin_card()
         done = finished(folder)
         claims = Claims(folder, attempt=read(folder).attempt if attempt is None else attempt)
         left = [entry for entry in in_order(models) if entry.key not in done]
@@ -118,7 +122,7 @@ class _Shift:
             self._number += 1
             log.info("%s: cell %d of %d", cell.name, self._number, self._number + left - 1)
             product, run = cell.product, self._run
-            card = [uuid] if cell.dynamic.device_kind == "gpu" and (uuid := card_uuid()) else []
+            card = [uuid] if (uuid := card_uuid()) else []
             with tags(self._campaign, product.model, product.format, product.precision, cell.profile, *card):
                 arguments = (model.plugin, cell, model.server, self._campaign, run, self._options)
                 qualify_cell(*arguments, return_state=True)

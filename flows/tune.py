@@ -12,7 +12,8 @@ from flows.named_cell import build_named, find_cell
 from servegrid.campaign.layout import CampaignLayout
 from servegrid.domain.slo import Slo
 from servegrid.domain.values import Endpoint, Value
-from servegrid.host.environment import device_lock, pin_card
+from servegrid.host.cards import pin_card
+from servegrid.host.device_locks import device_lock
 from servegrid.loadgen.base import Target
 from servegrid.loadgen.measured import measure_point
 from servegrid.loadgen.search.points import holds, point_of
@@ -45,7 +46,7 @@ def tune_cell(name: str, slo: Slo, axes: Axes, options: SweepOptions, campaign: 
     site = default_site()
     entry, cell = find_cell(name, options, site)
     settings = grid(cell.dynamic, axes)
-    pin_card()
+    pin_card(cell.dynamic.device_kind)
     candidate = build_named(entry, cell, site, campaign)
     at, plan = candidate.at, cell.online
     batch, loaded = plan.batch_sizes[0], dict[Setting, Endpoint]()

@@ -38,7 +38,7 @@ from servegrid.domain.tolerances import Metric
 from servegrid.domain.values import ArtifactRef, Cell, Endpoint, Tensor, Value
 from servegrid.frameworks.fields import ScoreFields, StockScoreFields
 from servegrid.frameworks.metric_kinds import WITH_FRAMEWORK, class_axis, classes_of, half_of, squeezed
-from servegrid.host.environment import device_lock
+from servegrid.host.device_locks import device_lock
 from servegrid.host.stage_timer import work
 from servegrid.loadgen.reference import Reference
 from servegrid.sources.metric import sample_labels

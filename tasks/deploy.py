@@ -12,7 +12,7 @@ from tritonclient.utils import InferenceServerException
 
 from servegrid.domain.errors import InfeasibleError, StepError
 from servegrid.domain.values import ArtifactRef, Endpoint, Serving
-from servegrid.host.environment import device_lock
+from servegrid.host.device_locks import device_lock
 from servegrid.host.memory import has_ended
 from servegrid.host.stage_timer import work
 from servegrid.servers.base import Running

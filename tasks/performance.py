@@ -15,7 +15,7 @@ from servegrid.checks.deployment import Deployment, prove
 from servegrid.domain.errors import StepError, WrongAnswerError
 from servegrid.domain.values import ArtifactRef, Endpoint, LoadPlan, Serving
 from servegrid.host import contention
-from servegrid.host.environment import device_lock
+from servegrid.host.device_locks import device_lock
 from servegrid.host.stage_timer import now, work
 from servegrid.loadgen.base import Measurement, Point, Target
 from servegrid.loadgen.measured import MeasuredPoint, PartlyMeasuredError, keep, measure_point

@@ -14,7 +14,8 @@ from servegrid.domain.profile import GpuProfile
 from servegrid.domain.releases import load_releases, why_not_on
 from servegrid.domain.values import Bounds, Cell, Excluded, instances_of
 from servegrid.formats import FORMATS
-from servegrid.host.environment import card_name, how_to_install, matches, missing
+from servegrid.host.cards import card_name
+from servegrid.host.environment import how_to_install, matches, missing
 from servegrid.loadgen.choosing import choose_generator
 from servegrid.plan.matrix import Plan, expand
 from servegrid.plan.model_plan import KeptPlan, ModelPlan, with_generator, with_identity
@@ -113,7 +114,7 @@ def on_this_host(model: ModelPlan, options: SweepOptions, site: Site) -> ModelPl
         else:
             cells.append(cell)
     installed = Plan(cells=tuple(cells), excluded=tuple(excluded))
-    generator = choose_generator(options, site, model.server.channel)
+    generator = choose_generator(options, site, model.server.channel, model.profile.generator)
     return model.model_copy(update={"plan": with_generator(installed, generator)})
 
 

@@ -29,7 +29,7 @@ from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from servegrid.domain.values import Endpoint, Format, Interface, Serving, Tensor
 from servegrid.formats.repository import write_repository
-from servegrid.host.environment import gpu_names
+from servegrid.host.cards import gpu_names
 from servegrid.servers import embedded
 from servegrid.servers.base import Running
 from servegrid.store.site import Site, default_site

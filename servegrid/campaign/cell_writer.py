@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +36,10 @@ from servegrid.domain.errors import (
     refusal,
 )
 from servegrid.domain.values import Cell
-from servegrid.host.environment import Host, card_uuid
+from servegrid.host.cards import card_uuid
+from servegrid.host.environment import Host
 from servegrid.host.files import write_atomic
-from servegrid.host.stage_timer import collecting, now
+from servegrid.host.stage_timer import collecting, collecting_waits, now
 from servegrid.loadgen.measured import MeasuredPoint
 from servegrid.plan.options import SweepOptions
 
@@ -50,8 +51,8 @@ PROOF = ("correctness", "proof")
 
 @dataclass(frozen=True)
 class CellWriter:
-    """Writes the cells of one `qualify` run, whose flow run has the id `run`; the paths of its options are
-    absolute."""
+    """Writes the cells of one `qualify` run, whose flow run has the id `run`, on the Prefect worker of that
+    name; the paths of its options are absolute."""
 
     writer: Writer
     campaign: str
@@ -59,6 +60,7 @@ class CellWriter:
     versions: dict[str, str]
     options: SweepOptions
     run: str
+    worker: str | None = None
 
     def not_run(self, cell: Cell, outcome: Outcome) -> None:
         """Write a cell that does not run: a rule excludes it, or the campaign ended before."""
@@ -71,7 +73,7 @@ class CellWriter:
         passes, and the cell is `skipped` with the points that it has."""
         result = CellResult()
         began, start = now(), time.perf_counter()
-        with collecting() as stages:
+        with collecting() as stages, collecting_waits() as waits:
             try:
                 try:
                     yield result
@@ -83,7 +85,8 @@ class CellWriter:
             finally:
                 outcome = result.outcome or Outcome(verdict="skipped", reason="interrupted")
                 times = _times(stages, time.perf_counter() - start)
-                span = {"started_at": began, "ended_at": now()}
+                waited = to_json([asdict(wait) for wait in waits]) if waits else None
+                span = {"started_at": began, "ended_at": now(), "waits": waited}
                 log.info("%s: %s", cell.name, outcome.line)  # before the rows: a full disk may refuse them
                 self._write(cell, result, span | times | outcome.model_dump())
 
@@ -124,15 +127,19 @@ class CellWriter:
                 row = head | _point_columns(entry, point, result.baseline)
                 limit = roofline_columns(result.roofline, cell.product.precision, entry.serving, row)
                 rows.append(("measurement", row | limit))
-        on_card = cell.dynamic.device_kind == "gpu" and self.options.server != "remote"
-        head_of_cell = head | {"card_uuid": card_uuid() if on_card else None}
         self.writer.append_all(
-            [*rows, ("cell", head_of_cell | cell_columns(cell) | _result_columns(result) | columns)]
+            [*rows, ("cell", head | cell_columns(cell) | _result_columns(result) | columns)]
         )
 
     def _head(self, cell: Cell) -> Row:
         head = common(self.campaign, cell, self.host, self.versions)
-        return head | {"flow_run": self.run, "worker_pid": os.getpid()}
+        on_card = cell.dynamic.device_kind == "gpu" and self.options.server != "remote"
+        return head | {
+            "card_uuid": card_uuid() if on_card else None,
+            "flow_run": self.run,
+            "worker": self.worker,
+            "worker_pid": os.getpid(),
+        }
 
     def _command(self, cell: Cell) -> str:
         """The command that runs this one cell again on this host, with the run's options and generator."""

@@ -55,6 +55,7 @@ TRUST: dict[str, pl.DataType] = {
     **dict.fromkeys(("throughput_spread", "latency_spread"), pl.Float64()),
     **dict.fromkeys(("littles_law_residual", "component_residual_ms"), pl.Float64()),
     **dict.fromkeys(("generator_cores", "generator_lag_ms", "foreign_cores", "stolen_cores"), pl.Float64()),
+    "pinned_cores": pl.List(pl.Int64()),
     "client_limited": pl.Boolean(),
     **dict.fromkeys(("sm_clock_min_mhz", "sm_clock_max_mhz", "temperature_c"), pl.Int64()),
     "power_w": pl.Float64(),

@@ -69,16 +69,17 @@ COMMON: dict[str, pl.DataType] = {
     **dict.fromkeys(("torch_jit", "triton_release", "versions", "environment"), pl.String()),
     **dict.fromkeys(("artifact_digest", "samples_digest"), pl.String()),
     "random_weights": pl.Boolean(),
-    "flow_run": pl.String(),
+    **dict.fromkeys(("card_uuid", "flow_run", "worker"), pl.String()),
     "worker_pid": pl.Int64(),
     **dict.fromkeys(("started_at", "ended_at"), pl.String()),
 }
-"""flow_run, worker_pid: the `qualify` run that wrote the row, and its process; started_at, ended_at: of a
-cell its run, of a point its measurement, ISO 8601 in UTC."""
+"""card_uuid: of the card that was measured; flow_run, worker, worker_pid: the `qualify` run that wrote the
+row, its Prefect worker and its process; started_at, ended_at: of a cell its run, of a point its measurement,
+ISO 8601 in UTC."""
 CELLS: dict[str, pl.DataType] = {
     **COMMON,
     **dict.fromkeys(("static", "dynamic", "offline", "online"), pl.String()),
-    **dict.fromkeys(("server", "server_version", "backend", "card_uuid"), pl.String()),
+    **dict.fromkeys(("server", "server_version", "backend"), pl.String()),
     **dict.fromkeys(
         ("verdict", "reason", "log", "command", "metric", "metric_reference", "metrics"), pl.String()
     ),
@@ -90,7 +91,7 @@ CELLS: dict[str, pl.DataType] = {
     **dict.fromkeys(("artifact_bytes", "server_peak_bytes", "largest_batch"), pl.Int64()),
     "load_clients": pl.Int64(),
     "load_batches": pl.String(),
-    "stage_s": pl.String(),
+    **dict.fromkeys(("stage_s", "waits"), pl.String()),
     **dict.fromkeys(("wall_s", "server_s", "orchestration_s", "proof_share"), pl.Float64()),
 }
 MEASUREMENTS: dict[str, pl.DataType] = {

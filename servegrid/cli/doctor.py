@@ -23,17 +23,9 @@ from servegrid.domain.values import Value
 from servegrid.formats import FORMATS
 from servegrid.host import libpython
 from servegrid.host.apt import AptError
-from servegrid.host.environment import (
-    LOCKS,
-    card,
-    describes,
-    device_lock,
-    gpu_names,
-    how_to_install,
-    missing,
-    provider,
-    versions,
-)
+from servegrid.host.cards import card, gpu_names
+from servegrid.host.device_locks import LOCKS, host_lock
+from servegrid.host.environment import describes, how_to_install, missing, provider, versions
 from servegrid.loadgen.generators import GENERATORS
 from servegrid.loadgen.perf_analyzer import install, trial
 from servegrid.servers import embedded
@@ -244,7 +236,7 @@ def _ports() -> Check:
 def _locks() -> Check:
     """Campaigns that share a device wait for each other by a lock that every user of the host can take."""
     try:
-        with device_lock("doctor", exclusive=False):
+        with host_lock("doctor"):
             return Check(what="device locks", found=f"{LOCKS} can be used")
     except OSError as error:
         fix = f"chmod 1777 {LOCKS}, or remove it"

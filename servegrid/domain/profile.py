@@ -9,7 +9,7 @@ from pydantic import Discriminator, Field, Tag, field_validator
 
 from servegrid.domain.names import Name, Positive, Text, Unique
 from servegrid.domain.server import ServerChoice
-from servegrid.domain.values import Format, Precision, Value
+from servegrid.domain.values import Format, Generator, Precision, Value
 
 
 def worker_command(pool: str) -> str:
@@ -58,8 +58,8 @@ class GpuProfile(Value):
 
     device_names: any of these is matched as whole words against the driver's name of the card, so `L4` is
     not an L40S. memory_gb: the nominal size. pool: the Prefect work pool whose workers have such a device.
-    environments: the Python environment that converts to a format instead of this project's own. server:
-    the default server.
+    environments: the Python environment that converts to a format instead of this project's own. server,
+    generator: the default server and load generator.
     """
 
     name: Name
@@ -73,6 +73,7 @@ class GpuProfile(Value):
     peak: Peak | None = None
     unsupported: tuple[ProfileRule, ...] = ()
     server: ServerChoice | None = None
+    generator: Generator | None = None
     environments: dict[Format, Environment] = Field({})
 
     @field_validator("environments")

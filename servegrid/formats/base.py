@@ -10,7 +10,7 @@ from typing import Any, Literal
 from servegrid.domain.releases import Releases
 from servegrid.domain.spec import ModelSpec
 from servegrid.domain.values import Accelerator, ExportFormat, Interface, Precision, Product, Value
-from servegrid.host.environment import card
+from servegrid.host.cards import card
 
 TorchJit = Literal["none", "trace", "script"]
 CudaGraphs = Literal["none", "fixed", "any"]

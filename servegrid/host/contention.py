@@ -16,6 +16,7 @@ from typing import NamedTuple
 import psutil
 
 from servegrid.domain.values import Value
+from servegrid.host.cores import pinned_cores
 
 SHARE = 0.05
 """Of the cores that this process may use: what others may take of them before a figure is in doubt."""
@@ -25,10 +26,12 @@ PROBE_S = 1.0
 
 
 class HostLoad(Value):
-    """Cores that others took on average; null: not known, because the server's process is not."""
+    """Cores that others took on average, of those that this process may use; null: not known, because the
+    server's process is not. pinned_cores: those, where they are not all of the host."""
 
     foreign_cores: float | None = None
     stolen_cores: float | None = None
+    pinned_cores: tuple[int, ...] | None = None
 
     @property
     def contended(self) -> bool:
@@ -38,7 +41,7 @@ class HostLoad(Value):
 
 
 class CpuTimes(NamedTuple):
-    """Seconds: the time of day's clock, the host's busy and stolen time, and ours."""
+    """Seconds: the time of day's clock, busy and stolen time of the cores that we may use, and ours."""
 
     at: float
     busy: float
@@ -65,9 +68,11 @@ def at_rest(server_pid: int | None) -> bool:
 
 def cpu_times(server_pid: int | None = None) -> CpuTimes:
     """The times of now."""
-    host = psutil.cpu_times()
-    busy = host.user + host.nice + host.system  # guests are part of user
-    return CpuTimes(time.monotonic(), busy, getattr(host, "steal", 0.0), _ours(server_pid))
+    allowed = os.sched_getaffinity(0)
+    cores = [core for number, core in enumerate(psutil.cpu_times(percpu=True)) if number in allowed]
+    busy = sum(core.user + core.nice + core.system for core in cores)  # guests are part of user
+    stolen = sum(getattr(core, "steal", 0.0) for core in cores)
+    return CpuTimes(time.monotonic(), busy, stolen, _ours(server_pid))
 
 
 def load(before: CpuTimes, after: CpuTimes) -> HostLoad:
@@ -75,7 +80,9 @@ def load(before: CpuTimes, after: CpuTimes) -> HostLoad:
     seconds = after.at - before.at
     foreign = (after.busy - before.busy) - (after.ours - before.ours)
     return HostLoad(
-        foreign_cores=max(foreign, 0.0) / seconds, stolen_cores=(after.stolen - before.stolen) / seconds
+        foreign_cores=max(foreign, 0.0) / seconds,
+        stolen_cores=(after.stolen - before.stolen) / seconds,
+        pinned_cores=pinned_cores(),
     )
 
 

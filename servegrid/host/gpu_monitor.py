@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from servegrid.domain.values import Value
-from servegrid.host.environment import nvml, used_card
+from servegrid.host.cards import nvml, used_card
 
 EVERY_S = 0.5
 
@@ -57,10 +57,10 @@ def watching(server_pid: int | None = None) -> Iterator[list[Sample]]:
     ours, too, whoever started its process."""
     samples: list[Sample] = []
     with nvml() as library:
-        if library is None:
+        handle = used_card(library)
+        if handle is None:
             yield samples
             return
-        handle = used_card(library)
         halt = threading.Event()
 
         def look() -> None:

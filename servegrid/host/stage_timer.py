@@ -6,9 +6,23 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+SHORT_S = 0.05
+"""A wait that is shorter than this is none."""
+
 _stages: ContextVar[dict[str, float]] = ContextVar("stages")
+_waits: ContextVar[list[Wait]] = ContextVar("waits")
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A wait for a lock that another process held: for what, since when (ISO 8601, UTC), how long."""
+
+    what: str
+    began_at: str
+    seconds: float
 
 
 def now() -> str:
@@ -44,3 +58,24 @@ def work(stage: str) -> Iterator[None]:
     finally:
         inside = sum(stages.values()) - before
         stages[stage] = stages.get(stage, 0.0) + time.perf_counter() - start - inside
+
+
+@contextmanager
+def collecting_waits() -> Iterator[list[Wait]]:
+    """Every `waiting` inside the block, in order."""
+    waits: list[Wait] = []
+    token = _waits.set(waits)
+    try:
+        yield waits
+    finally:
+        _waits.reset(token)
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """The block waits for a lock; if it has to, that is kept for `collecting_waits`."""
+    began_at, start = now(), time.perf_counter()
+    yield
+    seconds = time.perf_counter() - start
+    if seconds >= SHORT_S:
+        _waits.get([]).append(Wait(what, began_at, round(seconds, 3)))

@@ -6,27 +6,37 @@ from collections.abc import Sequence
 
 from servegrid.domain.errors import UserError
 from servegrid.domain.values import Channel, Generator
+from servegrid.host.cards import gpu_names
 from servegrid.loadgen.generators import GENERATORS
 from servegrid.plan.model_plan import KeptPlan
 from servegrid.plan.options import SweepOptions
 from servegrid.store.site import Site
 
 
-def choose_generator(options: SweepOptions, site: Site, channel: Channel = Channel()) -> Generator:  # noqa: B008  # frozen
-    """The load generator of the options. TLS and headers need the client: it keeps secrets off command lines.
+def choose_generator(
+    options: SweepOptions,
+    site: Site,
+    channel: Channel = Channel(),  # noqa: B008  # frozen
+    of_profile: Generator | None = None,
+) -> Generator:
+    """The load generator of the options, or else of the profile. TLS and headers need the client: it keeps
+    secrets off command lines. So do several cards of a host that are measured at once: perf_analyzers with
+    shared memory take turns.
 
     Raises:
-        UserError: the options name a generator that cannot be used here.
+        UserError: the options or the profile name a generator that cannot be used here.
     """
-    if options.generator == "auto":
-        usable = GENERATORS["perf_analyzer"].problem(site) is None and channel.plain
+    wanted = of_profile if options.generator == "auto" and of_profile else options.generator
+    if wanted == "auto":
+        alone = not options.workers or len(gpu_names()) < 2
+        usable = alone and channel.plain and GENERATORS["perf_analyzer"].problem(site) is None
         return "perf_analyzer" if usable else "client"
-    problem = GENERATORS[options.generator].problem(site)
-    if options.generator == "perf_analyzer" and not channel.plain:
+    problem = GENERATORS[wanted].problem(site)
+    if wanted == "perf_analyzer" and not channel.plain:
         problem = "perf_analyzer is not used over TLS or with headers: take --generator client"
     if problem:
         raise UserError(problem)
-    return options.generator
+    return wanted
 
 
 def generator_notes(options: SweepOptions, plans: Sequence[KeptPlan], site: Site) -> tuple[str, ...]:

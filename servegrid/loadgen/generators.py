@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from servegrid.domain.values import Generator
@@ -18,6 +19,9 @@ class LoadGenerator(Protocol):
 
     def problem(self, site: Site) -> str | None:
         """Why it cannot be used here, with what to do; None when it can."""
+
+    def turn(self, point: Point) -> AbstractContextManager[None]:
+        """Waits until no other of its kind on this host disturbs the point, and holds what it shares."""
 
     def measure(self, point: Point, target: Target, site: Site) -> Measurement:
         """Measure one point; raises StepError."""

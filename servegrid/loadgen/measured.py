@@ -68,11 +68,12 @@ def measure_point(
     Raises:
         StepError: the generator failed, or the server is gone.
     """
-    endpoint = target.endpoint
+    endpoint, module = target.endpoint, GENERATORS[generator]
     with (
         naming_a_lost_server(endpoint),
+        module.turn(point),  # before the watching begins: idle time is not part of the point
         gpu_monitor.watching(endpoint.server_pid) as looks,
         contention.watching(endpoint.server_pid) as loads,
     ):
-        measurement = GENERATORS[generator].measure(point, target, site)
+        measurement = module.measure(point, target, site)
     return measurement, examine(point, measurement, gpu_monitor.facts(looks), loads[0])

@@ -124,7 +124,7 @@ ELSEWHERE = frozenset(
             "minimum_window_s",
         ),
         *("generator_version", "flops_per_inference", "load_clients", "load_batches"),
-        *("flow_run", "worker_pid", "started_at", "ended_at"),
+        *("card_uuid", "flow_run", "worker", "worker_pid", "started_at", "ended_at", "waits"),
         *(name for name in (*LOAD, *TRUST) if name not in ("request_rate", "slo_holds", "failed_checks")),
         "load",
         *("windows_throughput", "windows_avg_ms", "stage_s", "server_s", "orchestration_s", "metrics"),

@@ -16,8 +16,8 @@ from servegrid.domain.releases import image, load_releases
 from servegrid.domain.server import ServerCapabilities, ServerChoice, ServerOptions
 from servegrid.formats import FORMATS
 from servegrid.host import containers
+from servegrid.host.cards import card_uuid
 from servegrid.host.containers import Container
-from servegrid.host.environment import card_uuid
 from servegrid.host.process_environment import DEFAULTS
 from servegrid.servers.base import Running
 from servegrid.servers.launch import Start, started

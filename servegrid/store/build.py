@@ -18,7 +18,7 @@ from servegrid.domain.profile import Environment, Image
 from servegrid.domain.root import ROOT
 from servegrid.domain.values import ArtifactRef, Value
 from servegrid.host import containers, proc, process_environment
-from servegrid.host.environment import device_lock
+from servegrid.host.device_locks import device_lock
 from servegrid.host.files import write_atomic
 from servegrid.host.stage_timer import work
 from servegrid.store.job import Fields, Job

@@ -14,8 +14,9 @@ import servegrid
 from servegrid.domain.errors import StepError, UnsupportedError
 from servegrid.domain.profile import Environment, Image
 from servegrid.host import containers
+from servegrid.host.cards import CPU, card_uuid
 from servegrid.host.containers import Container
-from servegrid.host.environment import ALTERNATIVES, CPU, card_uuid
+from servegrid.host.environment import ALTERNATIVES
 
 CHILD = ("filelock", "numpy", "packaging", "pydantic", "PyYAML")
 """Distributions that every child process needs (`servegrid.frameworks`)."""

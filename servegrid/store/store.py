@@ -25,6 +25,7 @@ from pydantic import Field, SerializeAsAny
 
 from servegrid.domain.values import ArtifactRef, Value
 from servegrid.host.files import digest_tree, fsync, write_atomic, writing
+from servegrid.host.stage_timer import waiting
 from servegrid.store.job import Fields
 
 
@@ -115,7 +116,7 @@ class Store:
         """
         if found := self.find(request.key):
             return found  # without a lock, so that a store may be read-only
-        with self._locked(request.key):
+        with self._locked(request.key, f"{request.stage}, which another process builds"):
             if found := self.find(request.key):
                 return found
             with writing(self.root), self._scratch(request.key) as folder:
@@ -133,7 +134,9 @@ class Store:
         target.parent.mkdir(parents=True, exist_ok=True)
         for path in folder.rglob("*"):
             fsync(path)
-        with self._locked(digest):  # another key can have the same content at the same time
+        with self._locked(
+            digest, "an artifact, which another process stores"
+        ):  # another key can have the same content at the same time
             if not self.intact(ref):
                 shutil.rmtree(target, ignore_errors=True)
                 folder.replace(target)
@@ -151,11 +154,16 @@ class Store:
             shutil.rmtree(folder, ignore_errors=True)
 
     @contextmanager
-    def _locked(self, name: str) -> Iterator[None]:
+    def _locked(self, name: str, what: str) -> Iterator[None]:
         base = self.root / "locks"
         base.mkdir(parents=True, exist_ok=True)
-        with FileLock(base / f"{name}.lock"):
+        lock = FileLock(base / f"{name}.lock")
+        with waiting(what):
+            lock.acquire()
+        try:
             yield
+        finally:
+            lock.release()
 
 
 def _entry(path: Path) -> Entry | None:

@@ -15,7 +15,8 @@ from tritonclient.grpc import model_config_pb2 as pb
 from servegrid.campaign.layout import CampaignLayout
 from servegrid.domain.plugins import load_profile
 from servegrid.domain.root import ROOT
-from servegrid.host.environment import gpu_names, matches
+from servegrid.host.cards import gpu_names
+from servegrid.host.environment import matches
 
 pytestmark = pytest.mark.gpu
 

@@ -22,7 +22,7 @@ from servegrid.domain.root import ROOT
 from servegrid.domain.server import ServerChoice
 from servegrid.domain.values import ArtifactRef, Cell, Product
 from servegrid.frameworks.plugin_steps import import_path
-from servegrid.host import environment
+from servegrid.host import device_locks
 from servegrid.host.process_environment import DEFAULTS
 from servegrid.plan.matrix import expand
 from servegrid.plan.models import load_model
@@ -37,7 +37,7 @@ from tasks import convert, export, prepare, profile_data, reference
 def locks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Locks of their own: these builds need not wait for what another worker of the tests measures."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(environment, "LOCKS", tmp_path_factory.mktemp("locks") / "devices")
+        patch.setattr(device_locks, "LOCKS", tmp_path_factory.mktemp("locks") / "devices")
         yield
 
 

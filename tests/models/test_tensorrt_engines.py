@@ -18,7 +18,8 @@ from servegrid.domain.values import NOT_RUN, Interface
 from servegrid.formats import base
 from servegrid.formats.trt import format as trt
 from servegrid.formats.trt.fields import TrtJob
-from servegrid.host.environment import card, missing
+from servegrid.host.cards import card
+from servegrid.host.environment import missing
 from servegrid.store.build import build
 from servegrid.store.job import Job
 from servegrid.store.store import BuildRequest

@@ -23,7 +23,7 @@ from servegrid.domain.plugins import Plugin
 from servegrid.domain.spec import ModelSpec
 from servegrid.domain.values import ArtifactRef, Cell, Interface, LoadPlan, Product, Serving
 from servegrid.formats.runtime_files import MODEL, session_file
-from servegrid.host import environment
+from servegrid.host import device_locks
 from servegrid.loadgen.measured import PartlyMeasuredError
 from servegrid.servers import embedded
 from servegrid.servers.base import Running
@@ -206,7 +206,7 @@ def main() -> int:
     site, results = default_site(), dict[str, str]()
     with tempfile.TemporaryDirectory(prefix="servegrid-mutations-") as name:
         folder = Path(name)
-        environment.LOCKS = folder / "locks"  # nothing here is about speed: it need not wait for others
+        device_locks.LOCKS = folder / "locks"  # nothing here is about speed: it need not wait for others
         (folder / "repository").mkdir()
         with embedded.serve(site, folder / "repository", folder / "server.log") as running:
             for number, mutant in enumerate(chosen):

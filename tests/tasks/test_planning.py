@@ -18,6 +18,7 @@ from servegrid.domain.root import ROOT
 from servegrid.domain.server import ServerCapabilities, ServerChoice
 from servegrid.domain.slo import parse
 from servegrid.formats import FORMATS
+from servegrid.loadgen import choosing
 from servegrid.loadgen.choosing import choose_generator, generator_notes
 from servegrid.loadgen.generators import GENERATORS
 from servegrid.plan.matrix import Plan
@@ -190,6 +191,33 @@ def test_without_perf_analyzer_the_projects_own_client_is_chosen(site: Site) -> 
 def test_missing_perf_analyzer_is_an_error_if_chosen(site: Site) -> None:
     with pytest.raises(UserError, match="perf_analyzer"):
         choose_generator(SweepOptions(generator="perf_analyzer"), site)
+
+
+@pytest.fixture
+def perf_analyzer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that could be used here."""
+    monkeypatch.setattr(GENERATORS["perf_analyzer"], "problem", lambda site: None)
+
+
+@pytest.mark.parametrize(("workers", "cards", "chosen"), [
+    (False, 2, "perf_analyzer"), (True, 1, "perf_analyzer"), (True, 0, "perf_analyzer"), (True, 2, "client"),
+])  # fmt: skip
+def test_workers_of_several_cards_of_a_host_measure_by_the_client_with_a_fake_driver(
+    site: Site, perf_analyzer: None, monkeypatch: pytest.MonkeyPatch, workers: bool, cards: int, chosen: str
+) -> None:
+    monkeypatch.setattr(choosing, "gpu_names", lambda: ("NVIDIA H200",) * cards)
+    assert choose_generator(SweepOptions(workers=workers), site) == chosen
+    assert choose_generator(SweepOptions(workers=workers, generator="perf_analyzer"), site) == "perf_analyzer"
+
+
+def test_a_profile_names_its_generator_and_the_option_goes_before(site: Site, perf_analyzer: None) -> None:
+    assert choose_generator(SweepOptions(), site, of_profile="client") == "client"
+    wanted = SweepOptions(generator="perf_analyzer")
+    assert choose_generator(wanted, site, of_profile="client") == "perf_analyzer"
+    profile = site.profiles / "cpu.yaml"
+    profile.write_text(profile.read_text() + "generator: client\n")
+    found = plan(SweepOptions(models=("bert",)), site)
+    assert {cell.online.generator for entry in found for cell in entry.plan.cells} == {"client"}
 
 
 def test_client_can_be_chosen(site: Site) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import AbstractContextManager, nullcontext
 
 from servegrid.domain.values import Value
 from servegrid.host import proc
@@ -25,6 +26,11 @@ class MeasurementJob(Value):
 def problem(site: Site) -> str | None:
     """Nothing can be missing: it is part of the project."""
     return None
+
+
+def turn(point: Point) -> AbstractContextManager[None]:
+    """It shares nothing with other clients."""
+    return nullcontext()
 
 
 def measure(point: Point, target: Target, site: Site) -> Measurement:

@@ -18,7 +18,7 @@ from tritonclient.utils import InferenceServerException
 from servegrid.domain.errors import StepError
 from servegrid.domain.values import Value
 from servegrid.host import proc
-from servegrid.host.environment import host_lock
+from servegrid.host.device_locks import host_lock
 from servegrid.loadgen.base import (
     MAX_WINDOWS,
     STABLE_WINDOWS,
@@ -216,20 +216,25 @@ def parse(point: Point, output: str, table: Path) -> Measurement:
 
 
 @contextmanager
-def _regions(point: Point, warm: Warm) -> Iterator[None]:
-    """Hold the host's lock of perf_analyzer's regions, and remove those that a killed one leaves.
-
-    It names its regions of shared memory after the tensors alone, so two of them on one host would use the
-    same: with shared memory one runs at a time."""
+def turn(point: Point) -> Iterator[None]:
+    """Hold the host's lock of perf_analyzer's regions. It names its regions of shared memory after the
+    tensors alone, so two of them on one host would use the same: with shared memory one runs at a time."""
     if point.shared_memory == "none":
         yield
         return
     with host_lock("perf_analyzer-shared-memory"):
-        try:
-            yield
-        except BaseException:
+        yield
+
+
+@contextmanager
+def _regions(point: Point, warm: Warm) -> Iterator[None]:
+    """Remove the regions of shared memory that a killed perf_analyzer leaves."""
+    try:
+        yield
+    except BaseException:
+        if point.shared_memory != "none":
             _remove_regions(warm)
-            raise
+        raise
 
 
 def _remove_regions(warm: Warm) -> None:

@@ -18,7 +18,7 @@ import pytest
 
 from servegrid.campaign import leases, results
 from servegrid.campaign.campaign import read
-from servegrid.host.environment import LOCKS
+from servegrid.host.device_locks import LOCKS
 
 pytestmark = pytest.mark.check
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from servegrid.campaign import cell_writer
 from servegrid.campaign.cell_result import CellResult, MeasuredPlan, Outcome
 from servegrid.campaign.cell_writer import CellWriter
 from servegrid.campaign.results import read
@@ -23,7 +25,8 @@ from servegrid.domain.errors import (
     WrongAnswerError,
 )
 from servegrid.domain.values import ArtifactRef, Cell, Endpoint
-from servegrid.host.stage_timer import work
+from servegrid.host import stage_timer
+from servegrid.host.stage_timer import waiting, work
 from servegrid.loadgen.base import Measurement, Point, Window
 from servegrid.loadgen.latency import COMPONENTS
 from servegrid.loadgen.measured import MeasuredPoint, PartlyMeasuredError, keep
@@ -322,6 +325,36 @@ def test_row_of_a_point_has_its_serving_load_and_measurement(
     assert (first["load_s"], first["first_request_ms"], first["server_version"]) == (1.5, 42.0, "2.51.0")
     # The framework was measured at batch 1, and is in the rows of offline points only.
     assert [row["framework_avg_ms"] for row in (online, first, second)] == [None, 9.5, None]
+
+
+def test_rows_name_the_card_the_worker_and_every_wait_with_a_fake_card(
+    writer: CellWriter, cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cell_writer, "card_uuid", lambda: "GPU-0af1")
+    monkeypatch.setattr(stage_timer, "SHORT_S", 0.0)
+    on_card = cell.model_copy(update={"dynamic": cell.dynamic.model_copy(update={"device_kind": "gpu"})})
+    on_worker = replace(writer, worker="worker-2")
+    with on_worker.running(on_card) as result:
+        with waiting("h200, alone"):
+            pass
+        fill(result, on_card, (STABLE,), (STABLE,))
+    row = only_row(tmp_path)
+    for found in (row, *read(tmp_path)[1].rows(named=True)):
+        assert (found["card_uuid"], found["worker"]) == ("GPU-0af1", "worker-2")
+    (wait,) = json.loads(row["waits"])
+    assert wait["what"] == "h200, alone"
+    assert wait["seconds"] >= 0
+    assert row["started_at"] <= wait["began_at"] <= row["ended_at"]
+
+
+def test_cell_of_the_cpu_names_no_card_and_without_a_wait_has_none(
+    writer: CellWriter, cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cell_writer, "card_uuid", lambda: "GPU-0af1")
+    with writer.running(cell) as result:
+        fill(result, cell, (STABLE,), (STABLE,))
+    row = only_row(tmp_path)
+    assert (row["card_uuid"], row["worker"], row["waits"]) == (None, None, None)
 
 
 def test_time_outside_the_stages_is_orchestration(writer: CellWriter, cell: Cell, tmp_path: Path) -> None:

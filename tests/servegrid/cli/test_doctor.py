@@ -12,8 +12,8 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from servegrid.cli import doctor, main
 from servegrid.domain.root import ROOT
-from servegrid.host import environment, libpython
-from servegrid.host.environment import gpu_names
+from servegrid.host import device_locks, libpython
+from servegrid.host.cards import gpu_names
 from servegrid.store.site import Site, default_site
 
 
@@ -62,7 +62,7 @@ def test_prefect_server_that_does_not_answer_is_reported(monkeypatch: pytest.Mon
 
 def test_lock_folder_that_cannot_be_used_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setattr(environment, "LOCKS", tmp_path / "file")
+    monkeypatch.setattr(device_locks, "LOCKS", tmp_path / "file")
     check = found(default_site())["device locks"]
     assert check.required
     assert check.fix.startswith("chmod 1777")

@@ -12,7 +12,7 @@ import pynvml
 import pytest
 
 from servegrid.host import gpu_monitor
-from servegrid.host.environment import gpu_names
+from servegrid.host.cards import gpu_names
 from servegrid.host.gpu_monitor import Sample, facts, sample, watching
 
 STRANGER = 2**30

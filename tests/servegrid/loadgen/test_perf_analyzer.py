@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from servegrid.domain.errors import StepError
-from servegrid.host import environment
+from servegrid.host import device_locks
 from servegrid.loadgen.base import Measurement, Point, Window
 from servegrid.loadgen.perf_analyzer import install, trial
 from servegrid.loadgen.perf_analyzer import run as perf_analyzer
@@ -130,19 +130,23 @@ def test_no_throughput_is_an_error(table: Path) -> None:
 
 def test_the_regions_of_a_run_on_another_card_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that is killed removes regions by their names, which those of a neighbour's run bear, too."""
-    monkeypatch.setattr(environment, "LOCKS", tmp_path / "locks")
+    monkeypatch.setattr(device_locks, "LOCKS", tmp_path / "locks")
     tensor = f"servegrid-test-{os.getpid()}"
     warm = perf_analyzer.Warm(request_ms=1.0, inputs=(tensor,), outputs={})
     region = Path("/dev/shm") / f"{tensor}_0_0"
     region.touch()
 
     def killed(point: Point) -> None:
-        with contextlib.suppress(KeyboardInterrupt), perf_analyzer._regions(point, warm):
+        with (
+            contextlib.suppress(KeyboardInterrupt),
+            perf_analyzer.turn(point),
+            perf_analyzer._regions(point, warm),
+        ):
             raise KeyboardInterrupt
 
     run = threading.Thread(target=killed, args=(RECORDED,))
     try:
-        with perf_analyzer._regions(RECORDED, warm):  # the neighbour's
+        with perf_analyzer.turn(RECORDED), perf_analyzer._regions(RECORDED, warm):  # the neighbour's
             run.start()
             killed(RECORDED.model_copy(update={"shared_memory": "none"}))  # waits for nobody
             run.join(0.3)

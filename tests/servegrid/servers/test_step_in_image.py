@@ -23,7 +23,7 @@ from servegrid.domain.errors import StepError, UnsupportedError
 from servegrid.domain.profile import Image
 from servegrid.frameworks.fields import PrepareFields
 from servegrid.frameworks.steps import parse_fields
-from servegrid.host import containers, environment
+from servegrid.host import containers, device_locks
 from servegrid.store import other_environment
 from servegrid.store.build import Workplace, build, read_json, run_step
 from servegrid.store.job import Fields
@@ -39,7 +39,7 @@ FIELDS = PrepareFields(variant="tiny", parameters={})
 def images(engine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     engine.images |= {"localhost/servegrid:1", "localhost/bare:1"}
     engine.created.clear()
-    monkeypatch.setattr(environment, "LOCKS", tmp_path / "locks")
+    monkeypatch.setattr(device_locks, "LOCKS", tmp_path / "locks")
 
 
 @pytest.fixture

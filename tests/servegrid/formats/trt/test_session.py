@@ -14,7 +14,8 @@ from servegrid.domain.values import Interface
 from servegrid.formats import artifacts
 from servegrid.formats.trt.fields import TrtFields
 from servegrid.formats.trt.format import TRT, library
-from servegrid.host.environment import card, missing
+from servegrid.host.cards import card
+from servegrid.host.environment import missing
 from servegrid.store.job import Job
 
 pytestmark = pytest.mark.skipif(
