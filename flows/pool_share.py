@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import cast
 from uuid import UUID
@@ -13,6 +14,7 @@ from uuid import UUID
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import FlowRun, State, StateType
 from prefect.deployments import run_deployment
+from prefect.exceptions import ObjectNotFound
 from prefect.states import Cancelled, Completed, Crashed
 
 from servegrid.campaign import leases
@@ -57,9 +59,9 @@ class PoolShare:
             self._look_at(run, watched, states[run])
         waiting = [run for run, watched in self.active.items() if watched.kind is StateType.SCHEDULED]
         starting = sum(watched.kind is StateType.PENDING for watched in self.active.values())
-        if not unclaimed:
+        if not unclaimed or self._fruitless >= FRUITLESS:
             self._cancel(waiting)
-        elif not waiting and starting < unclaimed and self._fruitless < FRUITLESS:
+        elif not waiting and starting < unclaimed:
             self._start()
         self._say_if_untaken(len(waiting))
         return bool(self.active)
@@ -105,7 +107,8 @@ class PoolShare:
     def _cancel(self, waiting: list[UUID]) -> None:
         """Cancel spare runs. One that a worker has just taken finds no cell, and ends."""
         for run in waiting:
-            self._client.set_flow_run_state(run, Cancelled(message="every cell is claimed"))
+            with suppress(ObjectNotFound):  # it was deleted in the UI just now
+                self._client.set_flow_run_state(run, Cancelled(message="no cell is left for it"))
             del self.active[run]
 
     def _say_if_untaken(self, waiting: int) -> None:

@@ -169,14 +169,12 @@ def sweep(
             say(f"`servegrid sweep --resume {campaign}` goes on with the others")
             _print_recommendations(folder)
             raise typer.Exit(INTERRUPTED) from None
-        from prefect.exceptions import FailedRun
-
         error = state.result(raise_on_failure=False) if state.is_failed() else None
         if isinstance(error, UserError):
             raise error  # the report of a campaign that another process leads is not of this run
         _print_recommendations(folder)
-        # The flow says by a FailedRun how a campaign ended, whose workers may have died before the first row.
-        ended = isinstance(error, FailedRun) or CampaignLayout(folder=folder).report.exists()
+        # Without an error the flow itself says how the campaign ended, perhaps before the first row.
+        ended = error is None or CampaignLayout(folder=folder).report.exists()
         if state.is_crashed() or not ended:
             raise UserError(f"the campaign did not run: {state.message}")
         say(str(state.message))

@@ -92,8 +92,9 @@ class StubPrefect:
         self.states[run] = state
 
     def read_flow_runs(self, flow_run_filter: Any, limit: int) -> list[SimpleNamespace]:
-        wanted = flow_run_filter.id.any_
-        return [SimpleNamespace(id=run, state=self.states[run]) for run in wanted if run in self.states]
+        assert limit <= 200, "Prefect refuses more"
+        wanted = [run for run in flow_run_filter.id.any_ if run in self.states]
+        return [SimpleNamespace(id=run, state=self.states[run]) for run in wanted[:limit]]
 
     def of(self, kind: StateType) -> list[UUID]:
         return [run for run, state in self.states.items() if state.type is kind]
@@ -223,6 +224,14 @@ def own(stub: StubPrefect, monkeypatch: pytest.MonkeyPatch) -> UUID:
     monkeypatch.setattr(fan_out.runtime, "flow_run", SimpleNamespace(id=str(run)))
     monkeypatch.setattr(fan_out, "POLL_S", 0.0)
     return run
+
+
+def test_runs_are_listed_page_by_page(stub: StubPrefect) -> None:
+    runs = [stub.run_deployment("").id for _ in range(450)]
+    deleted = runs.pop(300)
+    del stub.states[deleted]
+    found = fan_out.states_of(stub, [*runs, deleted])  # type: ignore[arg-type]
+    assert set(found) == set(runs)
 
 
 def test_error_of_the_report_so_far_ends_no_run(

@@ -73,6 +73,7 @@ unsupported: [{format: trt, precision: fp32, reason: none here}]
 server:
   {name: remote, url: 'grpcs://h:8001', ca_file: ca.pem, headers_file: headers, triton_release: '24.10',
    device_kind: cpu, cores_awake: false}
+generator: client
 environments: {tf-trt: {image: nvcr.io/x}}
 """
 WRONG_BY_TYPE = {

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -119,6 +122,52 @@ def test_a_host_without_a_card_keeps_its_environment(monkeypatch: pytest.MonkeyP
     for kind in ("cpu", "gpu"):
         with using(kind):  # type: ignore[arg-type]
             assert "CUDA_VISIBLE_DEVICES" not in os.environ
+
+
+FAKE_CUDA = """
+int cuInit(unsigned flags) { return CODE; }
+int cuDeviceGet(int *device, int number) { *device = 7 + number; return 0; }
+int cuDeviceGetUuid(unsigned char *uuid, int device) {
+    for (int i = 0; i < 16; i++) uuid[i] = i;
+    uuid[15] = device;
+    return 0;
+}
+"""
+
+
+@pytest.fixture
+def fake_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Puts a fake CUDA library, whose cuInit returns a code, where a started program finds it."""
+    compiler = shutil.which("cc")
+    if not compiler:
+        pytest.skip("no C compiler here")
+
+    def make(code: int) -> None:
+        source = tmp_path / "cuda.c"
+        source.write_text(FAKE_CUDA.replace("CODE", str(code)))
+        library = tmp_path / "libcuda.so.1"
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+        first_of_cuda.cache_clear()
+
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    yield make
+    first_of_cuda.cache_clear()
+
+
+def test_a_fake_cuda_library_says_which_card_it_numbers_zero(fake_cuda: Any) -> None:
+    fake_cuda(0)
+    assert first_of_cuda("1", None) == "GPU-00010203-0405-0607-0809-0a0b0c0d0e07"
+
+
+def test_a_fake_cuda_library_without_a_visible_card_is_no_card(fake_cuda: Any) -> None:
+    fake_cuda(100)
+    assert first_of_cuda("1", None) is None
+
+
+def test_another_error_of_a_fake_cuda_library_is_named(fake_cuda: Any) -> None:
+    fake_cuda(999)
+    with pytest.raises(UserError, match="999"):
+        first_of_cuda("1", None)
 
 
 def test_where_cuda_does_not_say_the_variable_and_the_remedy_are_named() -> None:
