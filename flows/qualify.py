@@ -19,8 +19,7 @@ from servegrid.campaign.claims import DEATHS, Claim, Claims
 from servegrid.campaign.results import campaign_folder, finished
 from servegrid.domain.errors import UserError
 from servegrid.domain.plugins import load_profile
-from servegrid.host.cards import card_uuid, using
-from servegrid.host.cores import pinned
+from servegrid.host.cards import card_uuid, pinned, using
 from servegrid.plan.model_plan import Key, ModelPlan
 from servegrid.plan.options import SweepOptions
 from servegrid.store.site import Site, default_site

@@ -1,6 +1,7 @@
 """The NVIDIA card that this process uses: the first that CUDA_VISIBLE_DEVICES leaves it, known by its UUID.
 
-CUDA numbers the cards of a host in another order than NVML, so a number is never taken for NVML's.
+CUDA numbers the cards of a host in another order than NVML, so a number is never taken for NVML's. On a host
+of several cards each has its own cores, so that servers and load of one do not disturb another's measurement.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import functools
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -131,6 +132,41 @@ def first_of_cuda(visible: str | None, order: str | None) -> str | None:
         )
     text = done.stdout.strip()
     return f"GPU-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}" if text else None
+
+
+def share(cores: Sequence[int], number: int, of: int) -> tuple[int, ...]:
+    """Part `number` (from 0) of so many equal parts; all cores, where there are fewer than parts."""
+    each = len(cores) // of
+    return tuple(cores[number * each : (number + 1) * each]) if each else tuple(cores)
+
+
+@contextmanager
+def pinned() -> Iterator[None]:
+    """In the block this thread, and all that it starts, run on the cores of the card that it uses; on a host
+    of one card, or without one, on all."""
+    before = os.sched_getaffinity(0)
+    uuids = _uuids()
+    uuid = card_uuid()
+    if len(uuids) > 1 and uuid in uuids:
+        os.sched_setaffinity(0, share(sorted(before), uuids.index(uuid), len(uuids)))
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def pinned_cores() -> tuple[int, ...] | None:
+    """The cores that this process may use, where those are not all of the host."""
+    cores = os.sched_getaffinity(0)
+    return tuple(sorted(cores)) if len(cores) < (os.cpu_count() or 1) else None
+
+
+def _uuids() -> list[str]:
+    """Those of the host's cards, in one order for every process."""
+    with nvml() as pynvml:
+        count = pynvml.nvmlDeviceGetCount() if pynvml else 0
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(count)]
+        return sorted(str(pynvml.nvmlDeviceGetUUID(handle)) for handle in handles)
 
 
 @contextmanager

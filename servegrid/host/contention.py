@@ -16,7 +16,7 @@ from typing import NamedTuple
 import psutil
 
 from servegrid.domain.values import Value
-from servegrid.host.cores import pinned_cores
+from servegrid.host.cards import pinned_cores
 
 SHARE = 0.05
 """Of the cores that this process may use: what others may take of them before a figure is in doubt."""

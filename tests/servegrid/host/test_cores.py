@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from servegrid.host import contention, cores
-from servegrid.host.cores import pinned, pinned_cores, share
+from servegrid.host import cards, contention
+from servegrid.host.cards import pinned, pinned_cores, share
 
 
 def test_shares_are_equal_and_apart() -> None:
@@ -37,7 +37,7 @@ def two_cards(monkeypatch: pytest.MonkeyPatch) -> None:
     def nvml() -> Iterator[Any]:
         yield fake
 
-    monkeypatch.setattr(cores, "nvml", nvml)
+    monkeypatch.setattr(cards, "nvml", nvml)
 
 
 def test_processes_of_two_simulated_cards_run_on_different_cores(
@@ -46,7 +46,7 @@ def test_processes_of_two_simulated_cards_run_on_different_cores(
     before = os.sched_getaffinity(0)
     found = []
     for uuid in ("GPU-0", "GPU-1"):
-        monkeypatch.setattr(cores, "card_uuid", lambda uuid=uuid: uuid)
+        monkeypatch.setattr(cards, "card_uuid", lambda uuid=uuid: uuid)
         with pinned():
             command = [sys.executable, "-c", "import os; print(*sorted(os.sched_getaffinity(0)))"]
             text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
