@@ -16,7 +16,7 @@ from servegrid.domain.values import Bounds, Cell, Excluded, instances_of
 from servegrid.formats import FORMATS
 from servegrid.host.cards import card_name
 from servegrid.host.environment import how_to_install, matches, missing
-from servegrid.loadgen.choosing import choose_generator
+from servegrid.loadgen.choosing import choose_generator, for_campaign
 from servegrid.plan.matrix import Plan, expand
 from servegrid.plan.model_plan import KeptPlan, ModelPlan, with_generator, with_identity
 from servegrid.plan.models import known_models, load_model
@@ -67,7 +67,8 @@ def begin(folder: Path, options: SweepOptions, site: Site) -> None:
     """
     plans = plan_for_any_host(options, site)
     _check_host(plans, options, site)
-    create(folder, options.anywhere(), [entry.kept for entry in plans])
+    kept_options = for_campaign(options.anywhere(), [entry.profile for entry in plans])
+    create(folder, kept_options, [entry.kept for entry in plans])
 
 
 def resume(folder: Path, site: Site) -> None:

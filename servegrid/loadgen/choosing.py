@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from servegrid.domain.errors import UserError
+from servegrid.domain.profile import GpuProfile
 from servegrid.domain.values import Channel, Generator
 from servegrid.host.cards import gpu_names
 from servegrid.loadgen.generators import GENERATORS
@@ -37,6 +38,18 @@ def choose_generator(
     if problem:
         raise UserError(problem)
     return wanted
+
+
+def for_campaign(options: SweepOptions, profiles: Iterable[GpuProfile]) -> SweepOptions:
+    """The options of a campaign. Where its workers measure the CPU and cards, which may be of one host, `auto`
+    becomes the client, because perf_analyzers of one host take turns. It does not where a profile names a
+    generator."""
+    if not options.workers or options.generator != "auto":
+        return options
+    found = list(profiles)
+    if len({profile.device_kind for profile in found}) < 2 or any(profile.generator for profile in found):
+        return options
+    return options.model_copy(update={"generator": "client"})
 
 
 def generator_notes(options: SweepOptions, plans: Sequence[KeptPlan], site: Site) -> tuple[str, ...]:

@@ -220,6 +220,21 @@ def test_a_profile_names_its_generator_and_the_option_goes_before(site: Site, pe
     assert {cell.online.generator for entry in found for cell in entry.plan.cells} == {"client"}
 
 
+@pytest.mark.parametrize(("workers", "profiles", "kept"), [
+    (True, ("cpu", "card"), "client"), (True, ("card",), "auto"), (False, ("cpu",), "auto"),
+])  # fmt: skip
+def test_workers_of_the_cpu_and_of_cards_measure_by_the_client(
+    site: Site, counted: list[ServerChoice], workers: bool, profiles: tuple[str, ...], kept: str
+) -> None:
+    options = SweepOptions(models=("bert",), profiles=profiles, workers=workers)
+    begin(site.results / "c", options, site)
+    assert read(site.results / "c").options.generator == kept
+    profile = site.profiles / "card.yaml"
+    profile.write_text(profile.read_text() + "generator: perf_analyzer\n")
+    begin(site.results / "d", options, site)
+    assert read(site.results / "d").options.generator == "auto", "a profile's generator goes before"
+
+
 def test_client_can_be_chosen(site: Site) -> None:
     assert choose_generator(SweepOptions(generator="client"), site) == "client"
 
