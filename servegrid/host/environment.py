@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from packaging.requirements import Requirement
 
@@ -53,28 +54,38 @@ def versions(distributions: Iterable[str]) -> dict[str, str]:
 
 
 def provider(name: str) -> str | None:
-    """The installed distribution that brings this one's package: itself, or one of its alternatives."""
+    """The installed distribution that brings this one's package: itself, or one of its alternatives. Where
+    several are installed, it is the one whose folder comes first on `sys.path`: Python imports that one."""
     names = (name, *ALTERNATIVES.get(name, ()))
-    return next((distribution for distribution in names if _installed(distribution)), None)
+    found = {distribution: at for distribution in names if (at := _installed(distribution))}
+    return min(found, key=lambda distribution: found[distribution].place) if found else None
+
+
+class _Installed(NamedTuple):
+    version: str
+    place: int
+    """Of its folder on `sys.path`."""
 
 
 def _version(name: str) -> str:
     distribution = provider(name)
-    return (distribution and _installed(distribution)) or "absent"
+    found = distribution and _installed(distribution)
+    return found.version if found else "absent"
 
 
-def _installed(distribution: str) -> str | None:
-    """Its version, if it is installed."""
-    return _version_on(tuple(sys.path), distribution)
+def _installed(distribution: str) -> _Installed | None:
+    return _installed_on(tuple(sys.path), distribution)
 
 
 @functools.cache
-def _version_on(path: tuple[str, ...], distribution: str) -> str | None:
-    """The version on this `sys.path`; cached, because every cell of a plan needs it and it reads files."""
+def _installed_on(path: tuple[str, ...], distribution: str) -> _Installed | None:
+    """The distribution on this `sys.path`; cached, because every cell of a plan needs it and it reads files."""
     try:
-        return importlib.metadata.version(distribution)
+        found = importlib.metadata.distribution(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
+    folder = str(found.locate_file(""))
+    return _Installed(found.version, path.index(folder) if folder in path else len(path))
 
 
 def extras(distributions: Iterable[str]) -> list[str]:

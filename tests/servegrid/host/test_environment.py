@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from importlib.metadata import version
 
 import pytest
@@ -27,6 +28,21 @@ def test_a_package_counts_under_any_distribution_that_brings_it() -> None:
     assert missing(["tensorflow", "onnxruntime"]) == []
     assert provider("tensorflow") == "tensorflow-cpu"
     assert provider("no-such-distribution") is None
+
+
+@pytest.mark.parametrize("first", ["onnxruntime", "onnxruntime-gpu"])
+def test_of_two_distributions_of_a_package_the_first_on_the_path_counts(
+    first: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (second,) = {"onnxruntime", "onnxruntime-gpu"} - {first}
+    for name, number in ((first, "8.0"), (second, "9.0")):
+        info = tmp_path / name / f"{name.replace('-', '_')}-{number}.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {number}\n")
+    folders = [str(tmp_path / first), str(tmp_path / second)]
+    monkeypatch.setattr(sys, "path", [*folders, *sys.path])
+    assert provider("onnxruntime") == first
+    assert versions(["onnxruntime"]) == {"onnxruntime": "8.0"}
 
 
 def test_extras_that_bring_a_distribution_are_named() -> None:
