@@ -79,7 +79,8 @@ def _installed(distribution: str) -> _Installed | None:
 
 @functools.cache
 def _installed_on(path: tuple[str, ...], distribution: str) -> _Installed | None:
-    """The distribution on this `sys.path`; cached, because every cell of a plan needs it and it reads files."""
+    """The distribution on this `sys.path`; cached, because every cell of a plan needs it and it reads
+    files."""
     try:
         found = importlib.metadata.distribution(distribution)
     except importlib.metadata.PackageNotFoundError:

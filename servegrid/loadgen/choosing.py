@@ -41,9 +41,9 @@ def choose_generator(
 
 
 def for_campaign(options: SweepOptions, profiles: Iterable[GpuProfile]) -> SweepOptions:
-    """The options of a campaign. Where its workers measure the CPU and cards, which may be of one host, `auto`
-    becomes the client, because perf_analyzers of one host take turns. It does not where a profile names a
-    generator."""
+    """The options of a campaign. Where its workers measure the CPU and cards, which may be of one host,
+    `auto` becomes the client, because perf_analyzers of one host take turns. It does not where a profile
+    names a generator."""
     if not options.workers or options.generator != "auto":
         return options
     found = list(profiles)
