@@ -11,7 +11,7 @@ TOOLS := $(SITE)/perf-analyzer/trial.json
 SHELL := /bin/bash
 .SHELLFLAGS := -o pipefail -c
 
-.PHONY: sweep test check test-gpu cells mutations soak reliability audit lint install bench image-test bare-test clean
+.PHONY: sweep test check test-gpu cells mutations soak reliability audit lint install bench image-test bare-test offline-test clean
 
 sweep: install
 	$(BIN)/servegrid sweep --format ts-trace --format onnx --precision fp32 --precision fp16 --accelerator none
@@ -74,6 +74,10 @@ image-test:
 # Root and debootstrap: both commands on a Debian that has nothing else, as an ordinary user.
 bare-test:
 	tests/bare_machine/run.sh tests/bare_machine/readme_commands.sh
+
+# The same, for docs/offline.md: the second machine has no network.
+offline-test:
+	tests/bare_machine/offline.sh
 
 clean:
 	rm -rf .venv .servegrid build *.egg-info # a store that SERVEGRID_HOME names may be shared

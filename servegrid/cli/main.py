@@ -1,4 +1,4 @@
-"""`servegrid`: init, plan, why, sweep, report, bundle, history, compare, tune, doctor, pools.
+"""`servegrid`: init, plan, why, sweep, report, bundle, history, compare, tune, doctor, pools, offline.
 
 Exit codes: 0 done; 1 a cell is `error` or `failed_accuracy`, was not reached, or has regressed; 2 the input
 is wrong or the host is not ready; 130 interrupted.
@@ -22,6 +22,7 @@ from typer.core import TyperCommand
 from flows.local_server import api, prepare_environment
 from servegrid.cli.comparing import compare, tune
 from servegrid.cli.init import init
+from servegrid.cli.offline import offline
 from servegrid.cli.reporting import bundle, history, report
 from servegrid.cli.table import print_table, say
 from servegrid.domain.errors import ServegridError, UserError, printable, refusal
@@ -215,6 +216,7 @@ def doctor(
 
 pools = typer.Typer(help="Prefect's work pools, one for each profile.", no_args_is_help=True)
 app.add_typer(pools, name="pools")
+app.add_typer(offline, name="offline")
 
 
 @pools.callback()

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 TOOLS = ("apt-get", "apt-cache", "dpkg-deb")
+KEPT = "SERVEGRID_PACKAGES"
+"""Names a folder of .deb files that is used in place of a mirror (docs/offline.md)."""
 MIRROR_TIMEOUT_S = 4
 """A mirror that sends nothing for so long is out of reach."""
 
@@ -56,16 +58,54 @@ class Apt:
         lines = self._run("apt-cache", "madison", package).splitlines()
         return list(dict.fromkeys(line.split("|")[1].strip() for line in lines if "|" in line))
 
+    def download(self, packages: Sequence[str], folder: Path) -> None:
+        """Download the packages (`name` or `name=version`) into `folder`, as .deb files."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._run("apt-get", "--quiet=2", "download", *packages, cwd=folder)
+
     def unpack(self, packages: Sequence[str], root: Path) -> None:
-        """Download the packages (`name` or `name=version`) and unpack them below `root`."""
+        """Download the packages and unpack them below `root`."""
         files = self._folder / "packages"
-        files.mkdir(exist_ok=True)
-        self._run("apt-get", "--quiet=2", "download", *packages, cwd=files)
-        for file in sorted(files.glob("*.deb")):
-            _run(["dpkg-deb", "--extract", str(file), str(root)], cwd=files)
+        self.download(packages, files)
+        _extract(sorted(files.glob("*.deb")), root)
 
     def _run(self, tool: str, *arguments: str, cwd: Path | None = None) -> str:
         return _run([tool, *self._options, *arguments], cwd=cwd)
+
+
+class Kept:
+    """The .deb files of a folder, in place of a mirror."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        if not shutil.which("dpkg-deb"):
+            raise AptError("this host has no dpkg-deb")
+
+    def versions(self, package: str) -> list[str]:
+        """The versions of a package that the folder has."""
+        # A file is NAME_VERSION_ARCHITECTURE.deb; apt writes the colon of an epoch as %3a.
+        return [file.name.split("_")[1].replace("%3a", ":") for file in self._files(package)]
+
+    def unpack(self, packages: Sequence[str], root: Path) -> None:
+        """Unpack the packages (`name` or `name=version`) below `root`."""
+        found = {package: self._files(package.partition("=")[0]) for package in packages}
+        if absent := [package for package, files in found.items() if not files]:
+            raise AptError(f"{self._folder} has no package {', '.join(absent)}")
+        _extract([file for files in found.values() for file in files], root)
+
+    def _files(self, package: str) -> list[Path]:
+        return sorted(self._folder.glob(f"{package}_*.deb"))
+
+
+def kept() -> Kept | None:
+    """The folder of packages that the environment names."""
+    folder = os.environ.get(KEPT)
+    return Kept(Path(folder)) if folder else None
+
+
+def _extract(files: Sequence[Path], root: Path) -> None:
+    for file in files:
+        _run(["dpkg-deb", "--extract", str(file), str(root)], cwd=None)
 
 
 def _run(command: Sequence[str], cwd: Path | None) -> str:

@@ -13,7 +13,7 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-from servegrid.host.apt import Apt, AptError
+from servegrid.host.apt import Apt, AptError, Kept, kept
 
 
 def find(home: Path) -> Path:
@@ -51,19 +51,30 @@ def how_to_get() -> str:
     )
 
 
-def _unpack(folder: Path, path: Path) -> None:
-    """Another patch release's library would run this interpreter's standard library, silently."""
-    apt, release = Apt(folder), platform.python_version()
+def package(apt: Apt | Kept) -> str:
+    """The package `name=version` of this interpreter's release.
+
+    Raises:
+        AptError: there is none. Another patch release's library would run this interpreter's standard
+            library, silently.
+    """
+    release = platform.python_version()
     names = [f"libpython{_python()}", f"libpython{_python()}t64"]  # Ubuntu 24.04 has the second
     found = {name: apt.versions(name) for name in names}
     wanted = [f"{name}={v}" for name in names for v in found[name] if v.partition("-")[0] == release]
     if not wanted:
         offered = ", ".join(v for versions in found.values() for v in versions) or "none"
         raise AptError(f"apt's sources have no libpython{_python()} {release}, only: {offered}")
-    apt.unpack(wanted[:1], folder / "root")
+    return wanted[0]
+
+
+def _unpack(folder: Path, path: Path) -> None:
+    apt = kept() or Apt(folder)
+    wanted = package(apt)
+    apt.unpack([wanted], folder / "root")
     libraries = [p for p in (folder / "root").rglob(_name()) if p.is_file()]
     if not libraries:
-        raise AptError(f"the package {wanted[0]} has no {_name()}")
+        raise AptError(f"the package {wanted} has no {_name()}")
     shutil.copy(libraries[0], folder / _name())
     (folder / _name()).replace(path)
 

@@ -4,7 +4,7 @@
 #
 # The machine has python3, python3-venv, make and git; no compiler, libpython, CUDA, browser or database. SUITE
 # names the release (default bookworm). It is gone when the command has ended; KEEP=FOLDER keeps it there, and a
-# next run with the same folder goes on with it.
+# next run with the same folder goes on with it. With NETWORK=none it has loopback only (and needs `ip`, of iproute2).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -65,7 +65,8 @@ mapfile -t proxies < <(env | grep -iE '^(https?|no)_proxy=' || true)
 
 # What is mounted and started is in namespaces that end with the command, however it ends.
 # shellcheck disable=SC2016
-setpriv --pdeathsig KILL unshare --mount --pid --ipc --fork --kill-child bash -euc '
+setpriv --pdeathsig KILL unshare --mount --pid --ipc ${NETWORK:+--net} --fork --kill-child bash -euc '
+    [ -z "${NETWORK:-}" ] || ip link set lo up
     root=$1 command=$2 proxies=$3
     shift 3
     for path in "${@:1:proxies}"; do settings+=("$path"); done

@@ -22,11 +22,13 @@ from pathlib import Path
 
 from servegrid.domain.errors import StepError, UserError
 from servegrid.domain.values import Value
-from servegrid.host.apt import Apt, AptError
+from servegrid.host.apt import Apt, AptError, kept
 from servegrid.host.files import write_atomic
 from servegrid.store.site import Site
 
 VERSION = "2.60.0"
+PLATFORM = "manylinux_2_38_x86_64"
+"""Of its wheel."""
 NEEDS_GLIBC = (2, 38)
 NEXT_DEBIAN = {"bookworm": "trixie"}
 PACKAGES = ("libc6", "libstdc++6", "libgcc-s1", "libssl3t64", "zlib1g", "libzstd1")
@@ -89,7 +91,7 @@ def install(site: Site, measure: Callable[[], None]) -> None:
 
 
 def _download(folder: Path) -> None:
-    _pip(folder / "wheel", f"perf-analyzer=={VERSION}", "--platform=manylinux_2_38_x86_64")
+    _pip(folder / "wheel", f"perf-analyzer=={VERSION}", f"--platform={PLATFORM}")
     (folder / BINARY).chmod(0o755)
     _pip(folder / "cuda", CUDA_RUNTIME)
     (library,) = (folder / "cuda").rglob("libcudart.so.*")
@@ -117,8 +119,29 @@ def _command(folder: Path) -> list[str] | None:
     return [str(libraries / LOADER), "--library-path", path, str(binary)]
 
 
+def keep_libraries(target: Path) -> None:
+    """Download the packages of `_install_libraries` into a folder, for a host without a network; none where
+    this host's libc is new enough.
+
+    Raises:
+        AptError, UserError: they cannot be had.
+    """
+    if _glibc() < NEEDS_GLIBC:
+        with tempfile.TemporaryDirectory() as folder:
+            _next_release(Path(folder)).download(PACKAGES, target)
+
+
 def _install_libraries(libraries: Path) -> None:
     """Raises AptError or UserError where the next release's packages cannot be had."""
+    with tempfile.TemporaryDirectory(dir=libraries.parent) as folder:
+        (kept() or _next_release(Path(folder))).unpack(PACKAGES, Path(folder, "root"))
+        for path in Path(folder, "root").rglob("*.so*"):
+            if path.is_file() and "gconv" not in path.parts:
+                shutil.copy(path, libraries / path.name)
+
+
+def _next_release(folder: Path) -> Apt:
+    """apt with the packages of the Debian that follows this one."""
     release = platform.freedesktop_os_release()
     codename = release.get("VERSION_CODENAME", "")
     following = NEXT_DEBIAN.get(codename)
@@ -127,13 +150,9 @@ def _install_libraries(libraries: Path) -> None:
             f"it needs glibc {'.'.join(map(str, NEEDS_GLIBC))}, and this host "
             f"({release.get('PRETTY_NAME')}) has {'.'.join(map(str, _glibc()))}"
         )
-    with tempfile.TemporaryDirectory(dir=libraries.parent) as folder:
-        sources = Path(folder, "sources.list")
-        sources.write_text(f"deb [signed-by={KEYRING}] {_mirror(codename)} {following} main\n")
-        Apt(Path(folder), sources).unpack(PACKAGES, Path(folder, "root"))
-        for path in Path(folder, "root").rglob("*.so*"):
-            if path.is_file() and "gconv" not in path.parts:
-                shutil.copy(path, libraries / path.name)
+    sources = folder / "sources.list"
+    sources.write_text(f"deb [signed-by={KEYRING}] {_mirror(codename)} {following} main\n")
+    return Apt(folder, sources)
 
 
 def _mirror(codename: str) -> str:
