@@ -45,6 +45,7 @@ def compare(
             help="Smallest relative change reported.  [default: 0.02; 0.1 for single runs]",
         ),
     ] = None,
+    every_point: Annotated[bool, typer.Option("--all", help="Show every figure of every point.")] = False,
     junit: Annotated[Path | None, typer.Option(help="Write JUnit XML here.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write a pull request's comment here.")] = None,
 ) -> None:
@@ -71,9 +72,13 @@ def compare(
             found = compare_cells(a, b, options, f"compare-{new_campaign()}", rule, pairs or PAIRS)
     else:
         found = compare_campaigns(read_repeats(a, site.results), read_repeats(b, site.results), rule)
-    rows = [line for cell in found.cells for line in output.lines(cell, cell.judged)]
     colours = {"regressed": "red", "improved": "green"}
-    print_table(output.HEAD, rows, [colours.get(row[-1], "") for row in rows])
+    if every_point:
+        rows = [line for cell in found.cells for line in output.lines(cell, cell.judged)]
+        print_table(output.HEAD, rows, [colours.get(row[-1], "") for row in rows])
+    else:
+        rows = [output.line(cell) for cell in found.cells]
+        print_table(output.CELL_HEAD, rows, [colours.get(row[1], "") for row in rows])
     about = (*found.conditions, *dict.fromkeys(d for cell in found.cells for d in cell.differences))
     broken = (f"{cell.cell}: {cell.broken}" for cell in found.cells if cell.broken)
     for text in (*about, *broken, found.method, output.summary(found)):

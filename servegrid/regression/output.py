@@ -1,4 +1,4 @@
-"""A comparison as JUnit XML, for a build server, and as Markdown, for a pull request."""
+"""A comparison as rows of a table, as JUnit XML, for a build server, and as Markdown, for a pull request."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 from servegrid.regression.verdict import CellComparison, Comparison, Judged
 
 MARKS = {"regressed": "🔴 regressed", "improved": "🟢 improved", "same": "same", "unclear": "unclear"}
+CELL_HEAD = ("cell", "verdict", "what moved")
 HEAD = ("cell", "point", "column", "A", "B", "change (interval)", "noise floor", "verdict")
 
 
@@ -19,6 +20,21 @@ def summary(comparison: Comparison) -> str:
     only_in = Counter[str](cell.only_in for cell in comparison.cells)
     alone = [f"{only_in[name]} only in {name}" for name in "AB" if only_in[name]]
     return ", ".join([*counts, *alone])
+
+
+def line(cell: CellComparison) -> tuple[str, ...]:
+    """The row below CELL_HEAD: each figure that certainly moved, then how many did not."""
+    if cell.only_in:
+        return cell.cell, f"only in {cell.only_in}", ""
+    moved = [entry for entry in cell.judged if entry.change in ("regressed", "improved")]
+    parts = [cell.broken] if cell.broken else []
+    parts += [
+        f"{entry.figures.point}: {entry.figures.metric} {entry.a:.2f} to {entry.b:.2f}, {entry.text}"
+        for entry in moved
+    ]
+    others = Counter(entry.change for entry in cell.judged if entry not in moved)
+    parts += [f"{count} figures {change}" for change, count in others.items()]
+    return cell.cell, cell.change, "; ".join(parts)
 
 
 def lines(cell: CellComparison, judged: Iterable[Judged]) -> list[tuple[str, ...]]:

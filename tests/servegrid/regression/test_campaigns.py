@@ -189,6 +189,24 @@ def test_markdown_has_changes_first(tmp_path: Path) -> None:
     assert "All 4 figures" in folded
 
 
+def test_all_shows_every_figure(tmp_path: Path) -> None:
+    campaign(tmp_path, "a", 1.0)
+    words = [
+        str(Path(sys.executable).with_name("servegrid")),
+        "compare",
+        str(tmp_path / "a"),
+        str(tmp_path / "a"),
+    ]
+    short, whole = (
+        subprocess.run([*words, *flags], capture_output=True, text=True, check=True).stdout.splitlines()
+        for flags in ([], ["--all"])
+    )
+    cells = {line.split("\t")[0] for line in short if "\t" in line} - {"cell"}
+    assert {line.split("\t")[0] for line in whole if "\t" in line} - {"cell"} == cells
+    assert sum("\t" in line for line in whole) == 1 + 4 * len(cells)
+    assert sum("\t" in line for line in short) == 1 + len(cells)
+
+
 def test_the_command_exits_with_0_1_and_2_and_writes_both_forms(tmp_path: Path) -> None:
     campaign(tmp_path, "a", 1.0)
     campaign(tmp_path, "slow", 0.6)
@@ -202,6 +220,9 @@ def test_the_command_exits_with_0_1_and_2_and_writes_both_forms(tmp_path: Path) 
             capture_output=True, text=True, timeout=60, check=False,
         )  # fmt: skip
         assert done.returncode == code, done.stdout + done.stderr
+        named = [line.split("\t")[0] for line in done.stdout.splitlines() if "\t" in line]
+        assert len(named) == len(set(named)), "a line a cell"
+        assert ("throughput 999.97 to 599.98" in done.stdout) == (other == "slow"), done.stdout
         assert all(path.exists() == (code < 2) for path in forms.values())
         for path in forms.values():
             path.unlink(missing_ok=True)
