@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pydantic import PositiveInt, model_validator
 
+from servegrid.domain.errors import UserError
 from servegrid.domain.root import ROOT
 from servegrid.domain.values import Value
 from servegrid.domain.yaml_files import load_yaml
@@ -62,6 +63,22 @@ def load_releases(path: Path = PATH) -> Releases:
         UserError: the file is wrong.
     """
     return load_yaml(path, Releases)
+
+
+def release_of(version: str, what: str, given: str | None) -> str:
+    """The release of a server by its version, unless it is given; `what` names the server.
+
+    Raises:
+        UserError: it is not known.
+    """
+    known = {release.server: name for name, release in load_releases().releases.items() if release.server}
+    release = given or known.get(version)
+    if release is None:
+        raise UserError(
+            f"{what} is Triton {version}, whose release triton_releases.yaml does not have: give it with "
+            "--triton-release YY.MM"
+        )
+    return release
 
 
 def why_not_on(release: str, capability: str, known: Releases) -> str | None:

@@ -20,7 +20,8 @@ class ServerChoice(Value):
     """A provider of servers, by name, and its options; each provider lists the options that it takes.
 
     url, ca_file, headers_file: the server to attach to;
-    triton_release: the release of the image, or of a running server whose version is unknown;
+    triton_release: the release of the image, or of a server whose version is unknown;
+    folder: where a server is installed, with bin/ and backends/; backends: a folder with more backends;
     device_kind: the device of the cells.
     """
 
@@ -29,6 +30,8 @@ class ServerChoice(Value):
     ca_file: Path | None = None
     headers_file: Path | None = None
     triton_release: str | None = Field(None, pattern=r"^\d\d\.\d\d$")
+    folder: Path | None = None
+    backends: Path | None = None
     device_kind: Literal["cpu", "gpu"] = "cpu"
 
     @field_validator("url")
@@ -51,7 +54,7 @@ class ServerChoice(Value):
     @property
     def options(self) -> tuple[str, ...]:
         """The names of the options that are set."""
-        return tuple(name for name in SERVER_OPTIONS if getattr(self, name))
+        return tuple(option for option, field in SERVER_OPTIONS.items() if getattr(self, field))
 
     @property
     def runs_already(self) -> bool:
@@ -70,8 +73,12 @@ class ServerChoice(Value):
         return Channel(tls=tls, ca_file=self.ca_file, headers_file=self.headers_file)
 
 
-SERVER_OPTIONS = tuple(name for name in ServerChoice.model_fields if name not in ("name", "device_kind"))
-"""The fields of `ServerChoice` that are options of a sweep, under the same names."""
+SERVER_OPTIONS = {
+    **{name: name for name in ("url", "ca_file", "headers_file", "triton_release")},
+    "server_folder": "folder",
+    "backend_directory": "backends",
+}
+"""Option of a sweep -> the field of `ServerChoice` that it sets."""
 
 
 class ServerOptions(Value):
@@ -86,7 +93,7 @@ class ServerCapabilities(Value):
 
     releases: the formats that another release than `release` serves; loads: whether it loads models on
     request; loaded: the models that are loaded now; shared_memory: whether it can open this host's;
-    protocols: those that clients can use.
+    protocols: those that clients can use; why_not_python: why its Python backend hosts no model here.
     """
 
     release: str
@@ -96,6 +103,7 @@ class ServerCapabilities(Value):
     loaded: tuple[str, ...] = ()
     shared_memory: bool = True
     protocols: tuple[Protocol, ...] = ("grpc", "http")
+    why_not_python: str = ""
 
     def release_of(self, format_: Format) -> str:
         """The release that serves a format."""

@@ -48,7 +48,8 @@ class SweepOptions(OwnModel):
     )
     server: Annotated[str | None, Panel.SERVER] = Field(
         None,
-        description="How a Triton server is got: embedded, docker, remote; by default as the profile says",
+        description="How a Triton server is got: embedded, installed, docker or remote; by default as the "
+        "profile says",
     )
     url: Annotated[str | None, Panel.SERVER] = Field(
         None, description="grpc://HOST:PORT or grpcs://HOST:PORT, with --server remote"
@@ -61,7 +62,15 @@ class SweepOptions(OwnModel):
     )
     triton_release: Annotated[str | None, Panel.SERVER] = Field(
         None,
-        description="YY.MM: the image of --server docker; of a --server remote whose version is not known",
+        description="YY.MM: the image of --server docker; of another server whose version is not known",
+    )
+    server_folder: Annotated[str | None, Panel.SERVER] = Field(
+        None,
+        description="Where --server installed lies, with bin/ and backends/; by default /opt/tritonserver, "
+        "or that of `tritonserver` on PATH",
+    )
+    backend_directory: Annotated[str | None, Panel.SERVER] = Field(
+        None, description="A folder with more backends, for --server embedded or installed"
     )
     keep_inputs: Annotated[bool, Panel.MEASURED] = Field(
         False, description="Keep all samples with the predictions, so that anybody can compute a metric again"

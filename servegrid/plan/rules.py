@@ -65,7 +65,8 @@ def choose_backend(
         return None, f"{reason}, and {product.format} is not hosted"
     if "python" in capabilities.backends:
         return "hosted", reason
-    return None, f"{reason}, and no python backend, which would host it"
+    why = capabilities.why_not_python
+    return None, f"{reason}, and no python backend, which would host it{why and f': {why}'}"
 
 
 def why_no_accelerator(

@@ -24,7 +24,11 @@ def choose_server(
     Raises:
         UserError: the provider is unknown, needs another option, or does not take one of them.
     """
-    given = {name: value for name in SERVER_OPTIONS if (value := getattr(options, name)) is not None}
+    given = {
+        field: value
+        for option, field in SERVER_OPTIONS.items()
+        if (value := getattr(options, option)) is not None
+    }
     of_profile = profile.server if options.server is None else None
     where = f"gpu_profiles/{profile.name}.yaml, server" if of_profile else "--server"
     chosen = of_profile.model_dump(exclude_unset=True) if of_profile else {}

@@ -11,11 +11,16 @@ from tritonclient.utils import InferenceServerException
 from servegrid.domain.errors import StepError
 from servegrid.domain.server import ServerChoice
 from servegrid.host.stage_timer import work
-from servegrid.servers import docker, embedded, remote
+from servegrid.servers import docker, embedded, installed, remote
 from servegrid.servers.base import Running, ServerProvider
 from servegrid.store.site import Site
 
-SERVERS: dict[str, ServerProvider] = {"embedded": embedded, "docker": docker, "remote": remote}
+SERVERS: dict[str, ServerProvider] = {
+    "embedded": embedded,
+    "installed": installed,
+    "docker": docker,
+    "remote": remote,
+}
 
 
 @contextmanager

@@ -8,34 +8,34 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
-from servegrid.domain.errors import StepError
 from servegrid.domain.server import ServerCapabilities, ServerChoice, ServerOptions
-from servegrid.host import libpython, process_environment
+from servegrid.host import libpython
 from servegrid.servers.base import Running
-from servegrid.servers.launch import PORT_TAKEN, Start, started
+from servegrid.servers.local import Binary, environment, library_folder, link, local_server, more_backends
 from servegrid.store.site import Site
 
-OPTIONS = ServerOptions(takes=())
+OPTIONS = ServerOptions(takes=("backend_directory",))
 WHEEL = "nvidia-pytriton==0.7.0"
 TRITON_RELEASE = "24.10"  # its server says 2.51.0
 BACKENDS: tuple[str, ...] = ("python",)
-PROTOCOLS = ("http", "grpc")
 READY_S = 30.0
-NOT_PLAIN = re.compile(r"[^\w@%+=,./-]")
 
 
 def capabilities(choice: ServerChoice) -> ServerCapabilities:
-    """What the wheel's server can do."""
-    return ServerCapabilities(release=TRITON_RELEASE, backends=BACKENDS)
+    """What the wheel's server can do, with the backends of the choice.
+
+    Raises:
+        UserError: the folder of the choice has none.
+    """
+    more = more_backends(choice)
+    return ServerCapabilities(release=TRITON_RELEASE, backends=(*BACKENDS, *more))
 
 
 def problems(site: Site, choice: ServerChoice = ServerChoice()) -> list[str]:  # noqa: B008  # frozen
@@ -82,84 +82,19 @@ def serve(
     Raises:
         StepError: it ended or was not ready within READY_S.
     """
-    with ExitStack() as stack:
-        try:
-            running = stack.enter_context(_serve(site, repository, log_path))
-        except StepError as error:
-            if PORT_TAKEN not in str(error):
-                raise
-            # Somebody has begun to listen where nobody did when the ports were chosen.
-            running = stack.enter_context(_serve(site, repository, log_path))
+    folders = (_backend_folder(site), *filter(None, [choice.backends]))
+    binary = Binary("embedded", _binary(site), folders, READY_S)
+    with local_server(binary, site, repository, log_path) as running:
         yield running
-
-
-@contextmanager
-def _serve(site: Site, repository: Path, log_path: Path) -> Iterator[Running]:
-    start = Start.fresh()
-    with ExitStack() as stack:
-        folders = _for_a_shell(repository, _backend_folder(site), _library_folder(site))
-        models, backends, library = stack.enter_context(folders)
-        env = {**process_environment.of_site(site.home), **_environment(library)}
-        args = [
-            str(_binary(site)),
-            *start.options(models),
-            f"--backend-directory={backends}",
-            "--allow-metrics=false",  # nobody reads them, and a port less may be taken by another
-            *(f"--{kind}-address=127.0.0.1" for kind in PROTOCOLS),
-            *(f"--{kind}-port={start.ports[kind]}" for kind in PROTOCOLS),
-        ]
-        yield stack.enter_context(
-            started(args, start, provider="embedded", log_path=log_path, ready_s=READY_S, env=env)
-        )
-
-
-@contextmanager
-def _for_a_shell(*folders: Path) -> Iterator[list[Path]]:
-    """The folders, by links with plain names where theirs have a space or another special character: Triton's
-    Python backend starts each model by a shell command without quotes, and LD_LIBRARY_PATH is split at `:`
-    and `;`."""
-    if not any(NOT_PLAIN.search(str(folder)) for folder in folders):
-        yield list(folders)
-        return
-    place = None if not NOT_PLAIN.search(tempfile.gettempdir()) else "/tmp"  # noqa: S108
-    with tempfile.TemporaryDirectory(prefix="servegrid-", dir=place) as temporary:
-        links = [Path(temporary) / str(number) for number in range(len(folders))]
-        for link, folder in zip(links, folders, strict=True):
-            link.symlink_to(folder.absolute())
-        yield links
 
 
 def start_line(site: Site) -> tuple[dict[str, str], list[str]]:
     """Environment, and the start of the command line, of a server that is not ours to stop."""
     places = [str(_binary(site)), f"--backend-directory={_backend_folder(site)}"]
     return {
-        **_environment(_library_folder(site)),
+        **environment(library_folder(site)),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}/usr/bin:/bin",
     }, places
-
-
-def _environment(library: Path) -> dict[str, str]:
-    """The stub must find this interpreter's prefix (PATH) and its own libpython, in the folder `library`.
-
-    With only the first it loads the system's libpython over another release's standard library. What
-    LD_LIBRARY_PATH says already stays: in containers it names the driver's folder.
-    """
-    given = os.environ.get("LD_LIBRARY_PATH", "")
-    return {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-        "LD_LIBRARY_PATH": os.pathsep.join([str(library), *filter(None, [given])]),
-        "PYTHONDONTWRITEBYTECODE": "1",
-    }
-
-
-def _library_folder(site: Site) -> Path:
-    """A folder with libpython alone: the system's folder has other libraries, too, and a framework would take
-    its cuDNN or its BLAS from there."""
-    library = libpython.find(site.home)
-    # Named by its place: hosts that share this home may have theirs elsewhere.
-    folder = site.home.joinpath("libpython", *library.parent.parts[1:])
-    _link(folder, library)
-    return folder
 
 
 def _backend_folder(site: Site) -> Path:
@@ -171,20 +106,8 @@ def _backend_folder(site: Site) -> Path:
         wheel / "backends" / "python" / "triton_python_backend_utils.py",
         _stub(site),
     ):
-        _link(folder / "python", source)
+        link(folder / "python", source)
     return folder
-
-
-def _link(folder: Path, target: Path) -> None:
-    """Make a link to `target` in `folder`. A right link is not touched and a wrong one is replaced in one
-    step, because servers of this home start at the same time."""
-    folder.mkdir(parents=True, exist_ok=True)
-    link = folder / target.name
-    if not link.is_symlink() or link.readlink() != target:
-        fresh = folder / f".{target.name}.{os.getpid()}"
-        fresh.unlink(missing_ok=True)
-        fresh.symlink_to(target)
-        fresh.replace(link)
 
 
 def _folder(site: Site) -> Path:

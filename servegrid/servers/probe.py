@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import logging
+import re
 import uuid
 from typing import Any
 
@@ -25,6 +26,9 @@ UNLOAD_S = 60.0
 TOO_LATE = "StatusCode.DEADLINE_EXCEEDED"
 TENSOR = {"data_type": "TYPE_FP32", "dims": [1]}
 EMPTY_MODEL = b"class TritonPythonModel:\n    def execute(self, requests):\n        return []\n"
+NO_BACKEND = re.compile(r"unable to find (backend library|'libtriton_)")
+"""In the message about a backend that is not there (Triton 22.12 to 26.06). A backend that is there can
+answer that it is "unable to find '.../1/model.pt' for model instance"."""
 BACKENDS = ("onnxruntime", "pytorch", "tensorrt", "tensorflow", "python")
 
 
@@ -119,7 +123,7 @@ def _has_backend(client: Any, backend: str, choice: ServerChoice) -> bool:
                 *(choice.url, LOAD_S, backend),
             )
             return False
-        return "unable to find" not in str(error)
+        return not NO_BACKEND.search(str(error))
     finally:
         _take_away(client, name, choice)
     return True

@@ -18,7 +18,7 @@ from pathlib import Path
 from tritonclient.utils import InferenceServerException
 
 from servegrid.domain.errors import StepError, UnsupportedError, UserError
-from servegrid.domain.releases import load_releases
+from servegrid.domain.releases import release_of
 from servegrid.domain.server import ServerCapabilities, ServerChoice, ServerOptions
 from servegrid.host import proc
 from servegrid.servers.base import Running
@@ -44,7 +44,7 @@ def capabilities(choice: ServerChoice) -> ServerCapabilities:
     """
     found = probe(choice)
     return ServerCapabilities(
-        release=_release(choice, found),
+        release=release_of(found.version, str(choice.url), choice.triton_release),
         backends=found.backends,
         loads=found.control,
         loaded=found.loaded,
@@ -119,17 +119,6 @@ def uploads(model: Path) -> dict[str, bytes]:
             f"most {REQUEST_BYTES / 1e9:.1f} GB"
         )
     return files
-
-
-def _release(choice: ServerChoice, found: Probed) -> str:
-    known = {release.server: name for name, release in load_releases().releases.items() if release.server}
-    release = choice.triton_release or known.get(found.version)
-    if release is None:
-        raise UserError(
-            f"{choice.url} is Triton {found.version}, whose release triton_releases.yaml does not have: give "
-            "it with --triton-release YY.MM"
-        )
-    return release
 
 
 def _note(choice: ServerChoice, found: Probed, log_path: Path) -> None:

@@ -72,7 +72,7 @@ peak: {source: its maker, memory_gb_s: 3000.0, tflops: {fp32: 60}}
 unsupported: [{format: trt, precision: fp32, reason: none here}]
 server:
   {name: remote, url: 'grpcs://h:8001', ca_file: ca.pem, headers_file: headers, triton_release: '24.10',
-   device_kind: cpu, cores_awake: false}
+   folder: /opt/triton, backends: /opt/backends, device_kind: cpu, cores_awake: false}
 generator: client
 environments: {tf-trt: {image: nvcr.io/x}}
 """

@@ -25,6 +25,8 @@ GIVEN = {
     "ca_file": "ca",
     "headers_file": "h",
     "triton_release": "25.02",
+    "server_folder": "t",
+    "backend_directory": "b",
     "formats": ("onnx",),
     "precisions": ("fp16", "fp32"),
     "accelerators": ("trt",),
@@ -54,6 +56,7 @@ ARGUMENTS = (
     "--random-weights --generator client --server other "
     "--format onnx --precision fp16 --precision fp32 --accelerator trt --instances 1,2 --max-batch-size 2 "
     "--url grpcs://u:1 --ca-file ca --headers-file h --triton-release 25.02 "
+    "--server-folder t --backend-directory b "
     "--max-concurrency 3 --request-count 4 --window-s 0.5 --fixed-points --request-rate 50 "
     "--request-rate 0.5 --distribution constant --slo p99=50ms --protocol http --shared-memory none "
     "--input-data random --keep-inputs "

@@ -19,7 +19,7 @@ from tritonclient.utils import InferenceServerException
 
 from servegrid.domain.server import ServerChoice
 from servegrid.host import proc
-from servegrid.servers import embedded
+from servegrid.servers import embedded, local
 from servegrid.servers.connection import connect
 from servegrid.servers.launch import free_ports
 from servegrid.store.other_environment import CODE
@@ -68,9 +68,7 @@ def stranger(site: Site) -> Callable[..., Any]:
             *("--grpc-address=127.0.0.1", f"--grpc-port={port}", *options),
         ]
         log = folder / "server.log"
-        with proc.running(
-            args, log_path=log, env=embedded._environment(embedded._library_folder(site))
-        ) as process:
+        with proc.running(args, log_path=log, env=local.environment(local.library_folder(site))) as process:
             deadline = time.monotonic() + 30.0
             while not _ready(choice(port)):
                 assert process.poll() is None and time.monotonic() < deadline, proc.tail(log)
@@ -133,8 +131,8 @@ def engine(site: Site, private_shm: Any, tmp_path_factory: pytest.TempPathFactor
         here = zip(("http", "grpc", "metrics"), (8000, 8001, 8002), strict=True)
         places = [f"--{kind}-port={ports[inside]}" for kind, inside in here if ports]
         backends = f"--backend-directory={embedded._backend_folder(site)}"
-        return [str(embedded._binary(site)), *options, backends, *places], embedded._environment(
-            embedded._library_folder(site)
+        return [str(embedded._binary(site)), *options, backends, *places], local.environment(
+            local.library_folder(site)
         )
 
     with (
