@@ -1,4 +1,4 @@
-"""`servegrid`: init, plan, why, sweep, report, bundle, history, compare, tune, doctor, pools.
+"""`servegrid`: init, sources, plan, why, sweep, report, bundle, history, compare, tune, doctor, pools.
 
 Exit codes: 0 done; 1 a cell is `error` or `failed_accuracy`, was not reached, or has regressed; 2 the input
 is wrong or the host is not ready; 130 interrupted.
@@ -23,6 +23,7 @@ from flows.local_server import api, prepare_environment
 from servegrid.cli.comparing import compare, tune
 from servegrid.cli.init import init
 from servegrid.cli.reporting import bundle, history, report
+from servegrid.cli.sources import sources
 from servegrid.cli.table import print_table, say
 from servegrid.domain.errors import ServegridError, UserError, printable, refusal
 from servegrid.plan.options import SweepOptions, with_sweep_options
@@ -182,7 +183,7 @@ def sweep(
         raise typer.Exit(1)
 
 
-for command in (init, report, bundle, history, compare, tune):
+for command in (init, sources, report, bundle, history, compare, tune):
     app.command(cls=Command)(command)
 
 
