@@ -35,7 +35,8 @@ def sources(
             say(f"  content: {source.content}")
         say(f"  published: {source.published}")
         if source.download:
-            known = (source.download, source.size and f"{source.size} bytes", source.digest)
+            size = f"{source.size} bytes" if source.size else None
+            known = (source.download, size, source.digest)
             say(f"  download: {', '.join(filter(None, known))}")
         for command in source.commands:
             say(f"  command: {command.replace('FOLDER', str(folder))}")
