@@ -21,7 +21,7 @@ MAKE = runpy.run_path(str(ROOT / "docs" / "make_published_features.py"))
 KNOWN, PUBLISHED = MAKE["read"]()
 ROWS = list(KNOWN.iter_rows(named=True))
 SWEEP: Any = typer.main.get_command(app)
-OPTIONS = {name for parameter in SWEEP.commands["sweep"].params for name in parameter.opts}
+OPTIONS = {name for of in (SWEEP, SWEEP.commands["sweep"]) for option in of.params for name in option.opts}
 
 
 def quoted(row: dict[str, str]) -> list[str]:

@@ -7,11 +7,9 @@ is wrong or the host is not ready; 130 interrupted.
 from __future__ import annotations
 
 import functools
-import logging
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, cast
 
@@ -22,6 +20,7 @@ from typer.core import TyperCommand
 from flows.local_server import api, prepare_environment
 from servegrid.cli.comparing import compare, tune
 from servegrid.cli.init import init
+from servegrid.cli.progress import show_everything, show_progress, shows_everything
 from servegrid.cli.reporting import bundle, history, report
 from servegrid.cli.sources import sources
 from servegrid.cli.table import print_table, say
@@ -63,8 +62,16 @@ def servegrid(
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")
     ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", help="Show commands, environments and all output; it slows what is measured."
+        ),
+    ] = False,
 ) -> None:
     """The options of the command itself; its help text is the app's."""
+    if verbose:
+        show_everything()
 
 
 @app.command(cls=Command)
@@ -144,6 +151,10 @@ def sweep(
         options = read(campaign_folder(site.results, resume)).options
     if options.workers and not os.environ.get("PREFECT_API_URL"):
         raise UserError("--workers: set PREFECT_API_URL to the Prefect server that the workers use")
+    if options.workers and shows_everything():
+        raise UserError(
+            "--verbose: the workers' processes print their own output; leave it out with --workers"
+        )
     campaign = resume or new_campaign()
     folder = site.results / campaign
     # On this host an error ends the command before Prefect starts. With workers Prefect runs already, and the
@@ -239,19 +250,9 @@ def pools_create() -> None:
         say(pool.worker)
 
 
-class Progress(logging.Handler):
-    """Prints the project's own log lines."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
-        say(f"{clock} {record.getMessage()}")
-
-
 def main() -> None:
     """The entry point of the `servegrid` command."""
-    logger = logging.getLogger("servegrid")
-    logger.setLevel(logging.INFO)
-    logger.addHandler(Progress())
+    show_progress()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         code = app(standalone_mode=False)
