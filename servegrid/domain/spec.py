@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from servegrid.domain import conversion as shapes
-from servegrid.domain.conversion import OnnxConversion, ShapeRange
+from servegrid.domain.conversion import OnnxConversion, ShapeRange, Source
 from servegrid.domain.names import (
     LARGEST_INT32,
     Argument,
@@ -41,22 +41,6 @@ from servegrid.domain.values import (
 )
 
 Counts = Annotated[tuple[Count, ...], Unique]
-
-
-class Source(Value):
-    """A file or folder that the user must provide for a variant: its name, and where it is published.
-
-    size (bytes) and digest (`md5:...` or `sha256:...`) are of the download. commands make the file of it;
-    FOLDER is the model's folder below `sources/`, DOWNLOAD a download whose name is not known.
-    """
-
-    file: Text
-    published: str
-    content: str = ""
-    download: Text | None = None
-    size: Annotated[int, Field(ge=1)] | None = None
-    digest: Annotated[str, Field(pattern=r"^(md5:[0-9a-f]{32}|sha256:[0-9a-f]{64})$")] | None = None
-    commands: tuple[Text, ...] = ()
 
 
 class FormatSpec(Value):

@@ -12,8 +12,8 @@ from tensorflow.python.framework.convert_to_constants import convert_variables_t
 
 from servegrid.domain.arrays import Arrays
 from servegrid.domain.errors import UnsupportedError
-from servegrid.domain.estimators import REASON, defines_estimator
 from servegrid.domain.values import Interface
+from servegrid.frameworks.estimators import REASON, defines_estimator
 from servegrid.frameworks.fields import ExportJob, NetworkJob
 from servegrid.frameworks.networks import outputs_by_name
 from servegrid.frameworks.plugin_steps import arguments

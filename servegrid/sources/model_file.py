@@ -11,10 +11,10 @@ import tempfile
 from pathlib import Path
 
 from servegrid.domain.errors import StepError, UnsupportedError, UserError
-from servegrid.domain.estimators import REASON, is_estimator_folder
 from servegrid.domain.names import LONGEST_NAME
 from servegrid.domain.plugins import Plugin
 from servegrid.domain.values import ModelFile
+from servegrid.frameworks.estimators import REASON, is_estimator_folder
 from servegrid.frameworks.fields import ModelFileFields
 from servegrid.frameworks.file_plugin import COPIED, PROTOBUF_LIMIT, TEMPLATE
 from servegrid.frameworks.networks import FRAMEWORKS
