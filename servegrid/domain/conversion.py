@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from servegrid.domain.names import Count, Dimension, Text
+from servegrid.domain.names import Bytes, Count, Dimension, Text
 from servegrid.domain.values import Scalar, Tensor, Value
 
 
@@ -104,6 +104,6 @@ class Source(Value):
     published: str
     content: str = ""
     download: Text | None = None
-    size: Annotated[int, Field(ge=1)] | None = None
+    size: Bytes | None = None
     digest: Annotated[str, Field(pattern=r"^(md5:[0-9a-f]{32}|sha256:[0-9a-f]{64})$")] | None = None
     commands: tuple[Text, ...] = ()
