@@ -50,5 +50,6 @@ def check_sources(plugin: Plugin, variant: str, site: Site) -> None:
             f"{plugin.spec.name}, variant {variant!r}: {len(missing)} file(s) or folder(s) are missing; "
             "put them at\n"
             + "\n".join(lines)
+            + f"\n`servegrid sources {plugin.folder.name} --variant {variant}` shows how to get there"
             + "\nor give --random-weights, which serves and measures without them"
         )

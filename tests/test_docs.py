@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import functools
 import re
 import runpy
@@ -100,6 +101,32 @@ def test_page_of_formats_is_made_of_the_expected_cells() -> None:
     make = runpy.run_path(str(ROOT / "docs" / "make_formats.py"))["text"]
     cells = (ROOT / "tests" / "expected_cells.csv").read_text()
     assert (ROOT / "docs" / "formats.md").read_text() == make(cells), "run python docs/make_formats.py"
+
+
+def test_each_model_has_a_page_made_of_its_data() -> None:
+    made = runpy.run_path(str(ROOT / "docs" / "make_models.py"))["pages"]()
+    written = {path.name: path.read_text() for path in (ROOT / "docs" / "models").iterdir()}
+    assert written == made, "run python docs/make_models.py"
+    models = {path.parent.name for path in (ROOT / "models").glob("[!_]*/model.yaml")}
+    assert {f"{model}.md" for model in models} == set(written)
+
+
+def test_a_model_s_page_has_our_best_figure_beside_the_published_one() -> None:
+    page = (ROOT / "docs" / "models" / "bert_large_qa.md").read_text()
+    table = pl.read_parquet(ROOT / "docs" / "measurements.parquet")
+    point = {"model": "bert_large_qa", "scenario": "offline", "format": "onnx", "precision": "fp16"}
+    rows = table.filter(variant="full", gpu="NVIDIA H200", batch=16, concurrency=1, **point)
+    ours = max(rows["throughput"].to_list())
+    with (ROOT / "models" / "bert_large_qa" / "published.csv").open(newline="") as file:
+        listed = [row for row in csv.DictReader(file) if row["card"].startswith("A100")]
+    same = [row for row in listed if (row["scenario"], row["precision"]) == ("offline", "fp16")]
+    best = max(
+        (float(row["column: Inferences/Second"]), row["format"])
+        for row in same
+        if float(row["column: Batch"]) == 16 and float(row["column: Concurrency"]) == 1
+    )
+    (line,) = re.findall(r"\| NVIDIA H200 \| offline \| onnx \| fp16 \| 16 \| 1 \|.*", page)
+    assert f"| {ours:.1f} |" in line and f"| {best[0]:.1f} ({best[1]}) |" in line
 
 
 def test_page_of_gpu_results_is_made_of_the_measurements() -> None:

@@ -1,55 +1,64 @@
-"""LJSpeech as the published FastPitch prepares it: a file list, and one mel a line."""
+"""The held-out lines of LJSpeech, with mels computed from its recordings."""
 
-import pickle
+import wave
 from pathlib import Path
 
 import numpy as np
-import torch
+from mels import mel_filters, mel_of
 from numpy.typing import NDArray
-from speech import MEL_BINS, Speech
+from speech import SAMPLE_RATE, WINDOW, Speech
 from text import encode, pad
 
-COLUMNS = "mel|durations|pitch|text"
+METADATA = "id|transcript|normalised transcript"
 
 
-def read_list(file: Path, seq: int) -> Speech:
-    """Read the lines of a published file list that the network can take.
+def read_lines(file: Path, dataset: Path, seq: int) -> Speech:
+    """Read the lines of a published file list that the network can take, from LJSpeech-1.1 as it unpacks.
 
-    Each line names a mel, durations and pitches, relative to the list, then the text; only mel and text are
-    read. Texts of more than seq symbols or with digits are left out. Raises ValueError naming file and line
-    where something is not as published.
+    Of each line of the list only the id is read, the name of its mel; text and recording are those of
+    dataset/metadata.csv and dataset/wavs. Texts of more than seq symbols or with digits are left out. Raises
+    ValueError naming file and line where something is not as published.
     """
-    rows, mels = [], []
+    texts = _read_metadata(dataset / "metadata.csv")
+    filters, rows, mels = mel_filters(), [], []
     lines = file.read_text(encoding="utf-8").splitlines()
     for number, line in enumerate(lines, start=1):
-        columns = line.split("|")
-        if len(columns) != len(COLUMNS.split("|")):
-            raise ValueError(f"{file}:{number}: expected {COLUMNS}, found {len(columns)} columns: {line!r}")
-        mel, text = columns[0], columns[-1]
+        name = Path(line.split("|")[0]).stem
+        text = texts.get(name)
+        if text is None:
+            raise ValueError(f"{file}:{number}: {name!r} is no line of {dataset / 'metadata.csv'}: {line!r}")
         if any(character.isdigit() for character in text) or len(encode(text)) > seq:
             continue
         rows.append(encode(text))
-        mels.append(_read_mel(file.parent / mel, f"{file}:{number}"))
+        mels.append(mel_of(_read_wav(dataset / "wavs" / f"{name}.wav"), filters))
     if not rows:
         raise ValueError(f"{file}: no line without digits and of at most {seq} symbols")
     print(f"{len(rows)} of {len(lines)} lines are free of digits and fit into {seq} symbols")
     return Speech(tokens=pad(rows, seq), mels=mels)
 
 
-def _read_mel(path: Path, where: str) -> NDArray[np.float32]:
-    """float32 [frames, 80] of a .pt or .npy file that holds [80, frames], as extract_mels.py writes it."""
+def _read_metadata(path: Path) -> dict[str, str]:
+    """Id -> normalised transcript."""
+    texts = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        columns = line.split("|")
+        if len(columns) != len(METADATA.split("|")):
+            raise ValueError(f"{path}:{number}: expected {METADATA}, found {len(columns)} columns: {line!r}")
+        texts[columns[0]] = columns[2]
+    return texts
+
+
+def _read_wav(path: Path) -> NDArray[np.float64]:
+    """Samples between -1 and 1 of a recording: mono, 16 bits, SAMPLE_RATE."""
     try:
-        if path.suffix == ".npy":
-            mel = np.load(path)
-        else:
-            mel = torch.load(path, map_location="cpu", weights_only=True).numpy()
-    except OSError as error:
-        raise ValueError(f"{where}: its mel cannot be read: {error}") from error
-    except (pickle.UnpicklingError, EOFError, AttributeError, RuntimeError, ValueError) as error:
-        raise ValueError(f"{path}: not one tensor or array ({error})") from error
-    if mel.ndim != 2 or mel.shape[0] != MEL_BINS or not mel.shape[1] or mel.dtype.kind != "f":
+        with wave.open(str(path), "rb") as file:
+            found = file.getnchannels(), 8 * file.getsampwidth(), file.getframerate()
+            data = file.readframes(file.getnframes())
+    except (OSError, EOFError, wave.Error) as error:
+        raise ValueError(f"{path}: cannot be read as a WAV file ({error})") from error
+    if found != (1, 16, SAMPLE_RATE) or len(data) <= WINDOW:  # bytes; mirroring needs over half a window
         raise ValueError(
-            f"{path}: {mel.dtype} {mel.shape}, expected a floating-point mel of shape ({MEL_BINS}, frames), "
-            f"as extract_mels.py --extract-mels writes it"
+            f"{path}: {found[0]} channel(s) of {found[1]} bits at {found[2]} Hz, {len(data)} bytes; expected "
+            f"1 of 16 bits at {SAMPLE_RATE} Hz, more than {WINDOW} bytes"
         )
-    return mel.T.astype(np.float32)
+    return np.frombuffer(data, "<i2") / 32768.0

@@ -10,6 +10,7 @@ FILES = {"checkpoint": "checkpoint.pt", "speech_file": "speech.npz"}
 SOURCES = {
     "checkpoint": "nvidia_fastpitch_200518.pt",
     "list": "ljs_mel_dur_pitch_text_test_filelist.txt",
+    "dataset": "LJSpeech-1.1",
 }
 SIZE = ("hidden", "layers", "head", "filter_width", "predictor")
 DEFAULTS = {"steps": 350, "seed": 0}
@@ -24,10 +25,11 @@ def prepare(variant: str, output: Path, sources: Path, parameters: dict[str, Any
     """
     output.mkdir(parents=True, exist_ok=True)
     if variant == "full":
-        from ljspeech import read_list
+        from ljspeech import read_lines
 
         shutil.copyfile(sources / SOURCES["checkpoint"], output / FILES["checkpoint"])
-        write(read_list(sources / SOURCES["list"], int(parameters["seq"])), output / FILES["speech_file"])
+        places = sources / SOURCES["list"], sources / SOURCES["dataset"]
+        write(read_lines(*places, int(parameters["seq"])), output / FILES["speech_file"])
     elif variant == "tiny":
         _make_tiny(output, parameters)
     else:

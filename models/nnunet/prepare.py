@@ -10,7 +10,7 @@ from cases import held_out_cases, read_case
 from numpy.lib.format import open_memmap
 
 FILES = {"checkpoint": "checkpoint.ckpt", "volumes": "volumes.npy", "labels": "labels.npy"}
-CHECKPOINT, CASES = "nvidia_nnunet_pyt_ckpt_amp_3d_fold2.ckpt", "01_3d"  # the published names
+CHECKPOINT, CASES = "nvidia_nnunet_pyt_ckpt_amp_3d_fold2.ckpt", "Task01_BrainTumour"  # the published names
 TRAINING_VOLUMES, HELD_OUT_VOLUMES = 480, 200
 DEFAULTS = {"size": 12, "levels": 3, "filters": 8, "steps": 100, "seed": 0}
 
@@ -22,7 +22,7 @@ def prepare(variant: str, output: Path, sources: Path, parameters: dict[str, Any
     [n, size, size, size]. `full` takes the published checkpoint and the middle of the cases that it has not
     seen from `sources`; it reads channels, classes and size. `tiny` trains a small network on made-up
     volumes; it reads size, levels, filters, steps and seed, all with defaults. Raises ValueError on another
-    variant, and where a published array has another layout.
+    variant, and where a volume is not as the Medical Segmentation Decathlon publishes it.
     """
     output.mkdir(parents=True, exist_ok=True)
     if variant == "full":

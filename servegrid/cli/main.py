@@ -1,4 +1,4 @@
-"""`servegrid`: init, plan, why, sweep, report, bundle, history, compare, tune, doctor, pools, offline.
+"""`servegrid`: init, sources, plan, why, sweep, report, bundle, history, compare, tune, doctor, pools, offline.
 
 Exit codes: 0 done; 1 a cell is `error` or `failed_accuracy`, was not reached, or has regressed; 2 the input
 is wrong or the host is not ready; 130 interrupted.
@@ -7,11 +7,9 @@ is wrong or the host is not ready; 130 interrupted.
 from __future__ import annotations
 
 import functools
-import logging
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, cast
 
@@ -23,7 +21,9 @@ from flows.local_server import api, prepare_environment
 from servegrid.cli.comparing import compare, tune
 from servegrid.cli.init import init
 from servegrid.cli.offline import offline
+from servegrid.cli.progress import show_everything, show_progress, shows_everything
 from servegrid.cli.reporting import bundle, history, report
+from servegrid.cli.sources import sources
 from servegrid.cli.table import print_table, say
 from servegrid.domain.errors import ServegridError, UserError, printable, refusal
 from servegrid.plan.options import SweepOptions, with_sweep_options
@@ -63,8 +63,16 @@ def servegrid(
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_show_version, help="Show the version.")
     ] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose", help="Show commands, environments and all output; it slows what is measured."
+        ),
+    ] = False,
 ) -> None:
     """The options of the command itself; its help text is the app's."""
+    if verbose:
+        show_everything()
 
 
 @app.command(cls=Command)
@@ -144,6 +152,10 @@ def sweep(
         options = read(campaign_folder(site.results, resume)).options
     if options.workers and not os.environ.get("PREFECT_API_URL"):
         raise UserError("--workers: set PREFECT_API_URL to the Prefect server that the workers use")
+    if options.workers and shows_everything():
+        raise UserError(
+            "--verbose: the workers' processes print their own output; leave it out with --workers"
+        )
     campaign = resume or new_campaign()
     folder = site.results / campaign
     # On this host an error ends the command before Prefect starts. With workers Prefect runs already, and the
@@ -183,7 +195,7 @@ def sweep(
         raise typer.Exit(1)
 
 
-for command in (init, report, bundle, history, compare, tune):
+for command in (init, sources, report, bundle, history, compare, tune):
     app.command(cls=Command)(command)
 
 
@@ -240,19 +252,9 @@ def pools_create() -> None:
         say(pool.worker)
 
 
-class Progress(logging.Handler):
-    """Prints the project's own log lines."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        clock = time.strftime("%H:%M:%S", time.localtime(record.created))
-        say(f"{clock} {record.getMessage()}")
-
-
 def main() -> None:
     """The entry point of the `servegrid` command."""
-    logger = logging.getLogger("servegrid")
-    logger.setLevel(logging.INFO)
-    logger.addHandler(Progress())
+    show_progress()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         code = app(standalone_mode=False)

@@ -1,10 +1,12 @@
-"""Settings of conversions: fusion, quantization, and the ranges of shapes of an engine."""
+"""Settings of conversions: fusion, quantization, ranges of shapes of an engine; and the files of a user."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
-from servegrid.domain.names import Count, Dimension, Text
+from servegrid.domain.names import Bytes, Count, Dimension, Text
 from servegrid.domain.values import Scalar, Tensor, Value
 
 
@@ -89,3 +91,19 @@ def _checked(tensor: Tensor, shapes: ShapeRange, largest: int) -> ShapeRange:
                 f"{where}: batches of 1 to serving.max_batch_size, {largest}, are served, not {low} to {high}"
             )
     return shapes
+
+
+class Source(Value):
+    """A file or folder that the user must provide for a variant: its name, and where it is published.
+
+    size (bytes) and digest (`md5:...` or `sha256:...`) are of the download. commands make the file of it;
+    FOLDER is the model's folder below `sources/`, DOWNLOAD a download whose name is not known.
+    """
+
+    file: Text
+    published: str
+    content: str = ""
+    download: Text | None = None
+    size: Bytes | None = None
+    digest: Annotated[str, Field(pattern=r"^(md5:[0-9a-f]{32}|sha256:[0-9a-f]{64})$")] | None = None
+    commands: tuple[Text, ...] = ()

@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from servegrid.domain import conversion as shapes
-from servegrid.domain.conversion import OnnxConversion, ShapeRange
+from servegrid.domain.conversion import OnnxConversion, ShapeRange, Source
 from servegrid.domain.names import (
     LARGEST_INT32,
     Argument,
@@ -41,13 +41,6 @@ from servegrid.domain.values import (
 )
 
 Counts = Annotated[tuple[Count, ...], Unique]
-
-
-class Source(Value):
-    """A file or folder that the user must provide for a variant: its name, and where it is published."""
-
-    file: Text
-    published: str
 
 
 class FormatSpec(Value):

@@ -11,7 +11,9 @@ import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 from servegrid.domain.arrays import Arrays
+from servegrid.domain.errors import UnsupportedError
 from servegrid.domain.values import Interface
+from servegrid.frameworks.estimators import REASON, defines_estimator
 from servegrid.frameworks.fields import ExportJob, NetworkJob
 from servegrid.frameworks.networks import outputs_by_name
 from servegrid.frameworks.plugin_steps import arguments
@@ -81,7 +83,10 @@ def load(job: NetworkJob) -> TensorFlowNetwork:
 
     Raises:
         ValueError: TensorFlow sees no GPU.
+        UnsupportedError: model.py makes an Estimator.
     """
+    if defines_estimator(job.plugin / "model.py"):
+        raise UnsupportedError(f"model.py: get_estimator makes {REASON}")
     if job.fields.device == "cpu":
         tf.config.set_visible_devices([], "GPU")
     elif not tf.config.list_physical_devices("GPU"):

@@ -25,6 +25,11 @@ from servegrid.host.files import writing
 
 log = logging.getLogger("servegrid")
 
+output = logging.getLogger("servegrid_output")
+"""What running programs write, at DEBUG. It is no child of `servegrid`, whose lines Prefect stores: a verbose
+server writes thousands of lines a second."""
+
+LOOK_S = 0.1
 TAIL_LINES = 12
 KILLED = 128 + signal.SIGKILL
 
@@ -41,7 +46,7 @@ def run(
     container: str = "-",
 ) -> None:
     """Run a program to its end; each line of its output goes to the log file, and to the logger at `level`
-    unless `hidden` matches its start.
+    unless `hidden` matches its start: then at DEBUG.
     A docker CLI's `container` is gone when it ends, however it does.
 
     Raises:
@@ -69,8 +74,8 @@ def run(
                 line = raw.decode(errors="replace").rstrip()
                 file.write(line + "\n")
                 file.flush()
-                if hidden is None or not hidden.match(line):
-                    log.log(level, "  %s", line)
+                known = hidden is not None and hidden.match(line)
+                log.log(logging.DEBUG if known else level, "  %s", line)
             code = process.wait()
         finally:
             timer.cancel()
@@ -107,16 +112,17 @@ def running(
         process = _popen(
             args, stdout=file, env=env, grace_s=stop_s, shm_prefix=shm_prefix, container=container
         )
-        try:
-            yield process
-        finally:
-            ended_before = process.poll() is not None
-            process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=stop_s + 2.0)
-            _release(process)
-            if process.returncode == KILLED and not ended_before:
-                log.warning("%s did not stop in %g s and was killed", Path(args[0]).name, stop_s)
+        with _followed(log_path):  # also what it writes while it stops
+            try:
+                yield process
+            finally:
+                ended_before = process.poll() is not None
+                process.terminate()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(timeout=stop_s + 2.0)
+                _release(process)
+                if process.returncode == KILLED and not ended_before:
+                    log.warning("%s did not stop in %g s and was killed", Path(args[0]).name, stop_s)
 
 
 def stat(pid: int) -> list[str]:
@@ -134,6 +140,33 @@ def tail(log_path: Path, lines: int = TAIL_LINES) -> str:
         return ""
 
 
+@contextmanager
+def _followed(log_path: Path) -> Iterator[None]:
+    """The lines that are added to a log while the block runs go to `output`, if it takes DEBUG."""
+    if not output.isEnabledFor(logging.DEBUG):
+        yield
+        return
+    ended, start = threading.Event(), log_path.stat().st_size
+    thread = threading.Thread(target=_follow, args=(log_path, start, ended), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _follow(log_path: Path, start: int, ended: threading.Event) -> None:
+    with log_path.open("rb") as file:
+        file.seek(start)
+        rest, last = b"", False
+        while not last:
+            last = ended.wait(LOOK_S)
+            *lines, rest = (rest + file.read()).split(b"\n")
+            for line in (*lines, rest) if last and rest else lines:
+                output.debug("  %s", line.decode(errors="replace").rstrip())
+
+
 class _Supervised(subprocess.Popen[bytes]):
     """A supervisor, with the folder of its command's temporary files."""
 
@@ -149,6 +182,9 @@ def _popen(
     shm_prefix: str = "-",
     container: str = "-",
 ) -> _Supervised:
+    given = {**process_environment.DEFAULTS, **(env or {})}
+    log.debug("$ %s", shlex.join(args))
+    log.debug("  environment: %s", shlex.join(f"{name}={value}" for name, value in given.items()))
     temporary = tempfile.mkdtemp(prefix="servegrid-")
     words = [str(grace_s), shm_prefix, container, temporary]
     process = _Supervised(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import logging
 import socket
 import subprocess
 import time
@@ -51,6 +52,7 @@ class Start(NamedTuple):
             "--disable-auto-complete-config",
             f"--backend-config=python,shm-region-prefix-name={self.shm_prefix}",
             "--exit-timeout-secs=5",
+            *(["--log-verbose=1"] if proc.output.isEnabledFor(logging.DEBUG) else []),
         ]
 
 

@@ -14,6 +14,7 @@ from servegrid.domain.errors import StepError, UnsupportedError, UserError
 from servegrid.domain.names import LONGEST_NAME
 from servegrid.domain.plugins import Plugin
 from servegrid.domain.values import ModelFile
+from servegrid.frameworks.estimators import REASON, is_estimator_folder
 from servegrid.frameworks.fields import ModelFileFields
 from servegrid.frameworks.file_plugin import COPIED, PROTOBUF_LIMIT, TEMPLATE
 from servegrid.frameworks.networks import FRAMEWORKS
@@ -136,6 +137,8 @@ def _check_kind(kind: ModelFile, path: Path, flag: str) -> None:
 def _check_savedmodel(path: Path, flag: str) -> None:
     if (path / "saved_model.pb").is_file():
         return
+    if is_estimator_folder(path):
+        raise UserError(f"{flag}: {REASON}")
     found = sorted(place.parent for place in path.glob("*/saved_model.pb")) if path.is_dir() else []
     hint = f"; {found[0]} is one" if found else ""
     raise UserError(f"{flag}: not a SavedModel: that is a folder with a saved_model.pb in it{hint}")

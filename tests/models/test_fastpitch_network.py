@@ -1,6 +1,9 @@
 """The FastPitch network: published checkpoints and data, padding, exports. Torch runs in child processes."""
 
 import json
+import random
+import struct
+import wave
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +15,7 @@ pytestmark = pytest.mark.check
 
 PLUG_IN = Path(__file__).parents[2] / "models" / "fastpitch"
 VARIANTS = yaml.safe_load((PLUG_IN / "model.yaml").read_text())["variants"]
+LIST = "ljs_mel_dur_pitch_text_test_filelist.txt"
 SMALL = {"seq": 48, "hidden": 16, "layers": 1, "head": 8, "filter_width": 24, "predictor": 12}
 
 
@@ -102,35 +106,52 @@ with torch.no_grad():
     wanted = published_answer(state, tokens[0, : tokens[0].count_nonzero()], size["layers"])
 n, t = len(wanted[1]), wanted[0].shape[1]
 found = mel[0, :, :t], durations[0, :n], pitch[0, :n]
-print(json.dumps({
+REPORT = json.dumps({
     "parameters": sum(p.numel() for p in module.parameters()), "training": module.training, "names": names,
     "off": max(float((a - b).abs().max() / b.abs().max()) for a, b in zip(found, wanted, strict=True)),
     "frames": [frames.tolist(), t], "texts": (tokens != 0).sum(dim=1).tolist(),
-    "y": y["OUTPUT__0"][:, 0].tolist(), "lengths": y["OUTPUT__1"].tolist()}))
+    "lengths": y["OUTPUT__1"].tolist()})
+import numpy as np
+from transformers.audio_utils import mel_filter_bank
+audio = torch.tensor(json.loads(sys.argv[3]), dtype=torch.float64) / 32768
+magnitudes = torch.stft(audio, 1024, 256, window=torch.hann_window(1024, dtype=torch.float64),
+    center=True, pad_mode="reflect", return_complex=True).abs().numpy()
+bank = mel_filter_bank(513, 80, 0.0, 8000.0, 22050, norm="slaney", mel_scale="slaney")
+second = np.log(np.maximum(bank.T @ magnitudes, 1e-5))
+ours, end = y["OUTPUT__0"][0], second.shape[1]
+print(json.dumps({**json.loads(REPORT), "mel_off": float(np.abs(ours[:, :end] - second).max()),
+    "behind": float(np.abs(ours[:, end:]).max()), "second": end}))
 """
 )
 
 
-def write_list(folder: Path, *texts: str) -> None:
-    """A published file list; its lines' mels are a.pt, b.pt, ..."""
-    names = [f"{chr(97 + i)}.pt" for i in range(len(texts))]
-    lines = [f"mels/{n}|durations/{n}|pitch_char/{n}|{t}" for n, t in zip(names, texts, strict=True)]
-    (folder / "ljs_mel_dur_pitch_text_test_filelist.txt").write_text("\n".join(lines) + "\n")
-    (folder / "mels").mkdir(exist_ok=True)
+def write_lines(folder: Path, lines: dict[str, tuple[str, int]]) -> dict[str, list[int]]:
+    """The published list, metadata.csv and wavs of lines: id -> text and samples. Returns the samples."""
+    listed = [f"mels/{name}.pt|durations/{name}.pt|pitch_char/{name}.pt|unused" for name in lines]
+    (folder / LIST).write_text("\n".join(listed) + "\n")
+    dataset = folder / "LJSpeech-1.1"
+    (dataset / "wavs").mkdir(parents=True, exist_ok=True)
+    rows = [f"{name}|Written as 1 or {text}|{text}" for name, (text, _) in lines.items()]
+    (dataset / "metadata.csv").write_text("LJ001-0001|not listed|not listed\n" + "\n".join(rows) + "\n")
+    rng, written = random.Random(0), {}
+    for name, (_, count) in lines.items():
+        written[name] = [rng.randint(-9000, 9000) for _ in range(count)]
+        with wave.open(str(dataset / "wavs" / f"{name}.wav"), "wb") as file:
+            file.setparams((1, 2, 22050, 0, "NONE", ""))
+            file.writeframes(struct.pack(f"<{count}h", *written[name]))
+    return written
 
 
-WRITE_MELS = """
-import json, sys, torch
-for name, value, shape in json.loads(sys.argv[2]):
-    torch.save(torch.full(shape, float(value)), f"{sys.argv[1]}/mels/{name}.pt")
-print("null")
-"""
-
-
-def test_full_reads_the_published_checkpoint_and_data(tmp_path: Path, child: Any) -> None:
-    write_list(tmp_path, "Mrs. Ray's cat,", "x" * 129, "in 1963.", "a dog barked.")
-    child(WRITE_MELS, tmp_path, json.dumps([["a", -4, [80, 3]], ["d", -5, [80, 5]]]))
-    found = child(PREPARE_FULL, tmp_path, json.dumps(VARIANTS["full"]["parameters"]))
+def test_full_reads_the_published_checkpoint_and_recordings(tmp_path: Path, child: Any) -> None:
+    lines = {
+        "LJ045-0096": ("Mrs. Ray's cat,", 1500),
+        "LJ049-0022": ("x" * 129, 600),
+        "LJ033-0042": ("in 1963.", 600),
+        "LJ016-0117": ("a dog barked.", 2560),
+    }
+    audio = write_lines(tmp_path, lines)
+    size = json.dumps(VARIANTS["full"]["parameters"])
+    found = child(PREPARE_FULL, tmp_path, size, json.dumps(audio["LJ045-0096"]))
     # By hand: embedding 148 * 384; 12 blocks of 3 640 896; 2 predictors of 493 313; pitch embedding 384 * 4;
     # mel 385 * 80.
     assert found["parameters"] == 148 * 384 + 12 * 3_640_896 + 2 * 493_313 + 384 * 4 + 385 * 80 == 44_766_546
@@ -141,8 +162,9 @@ def test_full_reads_the_published_checkpoint_and_data(tmp_path: Path, child: Any
     ((first, second), wanted) = found["frames"]
     assert first == [wanted] and wanted > 20 and second != first
     assert found["texts"] == [17, 13]  # misess ray's cat, and the dog; too long and digits are left out
-    assert found["y"] == [[-4, -4, -4, 0, 0], [-5] * 5]
-    assert found["lengths"] == [[3], [5]]
+    assert found["lengths"] == [[1 + 1500 // 256], [1 + 2560 // 256]]
+    # The second computation: PyTorch's STFT and the mel filters of transformers.
+    assert found["second"] == 6 and found["mel_off"] < 1e-4 and found["behind"] == 0
 
 
 def test_wrong_checkpoints_are_refused(tmp_path: Path, child: Any) -> None:
@@ -185,32 +207,38 @@ print(json.dumps(results))
 
 def test_wrong_data_is_refused(tmp_path: Path, child: Any) -> None:
     script = """
-import json, sys
+import json, sys, wave
 from pathlib import Path
-from ljspeech import read_list
-file = Path(sys.argv[1]) / "ljs_mel_dur_pitch_text_test_filelist.txt"
-good, results = file.read_text(), []
-wrong = good.replace("a.pt", "b.pt"), good.replace("a.pt", "c.pt"), "wavs/a.wav|pitch/a.pt|a dog", ""
-for text in (good, *wrong):
-    file.write_text(text)
+from ljspeech import read_lines
+folder = Path(sys.argv[1])
+file, dataset, results = folder / "ljs_mel_dur_pitch_text_test_filelist.txt", folder / "LJSpeech-1.1", []
+wav, metadata = dataset / "wavs" / "LJ045-0096.wav", dataset / "metadata.csv"
+def attempt(path, data):
+    kept = path.read_bytes()
+    path.write_bytes(kept if data is None else data)
     try:
-        results.append(len(read_list(file, 48).mels))
+        results.append(len(read_lines(file, dataset, 48).mels))
     except ValueError as error:
         results.append(str(error))
+    path.write_bytes(kept)
+attempt(file, None)
+good = wav.read_bytes()
+attempt(wav, good[:24] + (16000).to_bytes(4, "little") + good[28:])
+attempt(wav, b"<html>")
+attempt(file, b"mels/LJ001-9999.pt|a|b|c")
+attempt(metadata, b"LJ045-0096|a dog")
+attempt(file, b"")
 print(json.dumps(results))
 """
-    write_list(tmp_path, "a dog")
-    child(WRITE_MELS, tmp_path, json.dumps([["a", 0, [80, 2]], ["b", 0, [2, 80]]]))
-    good, turned, absent, columns, empty = child(script, tmp_path)
-    file = f"{tmp_path}/ljs_mel_dur_pitch_text_test_filelist.txt"
+    write_lines(tmp_path, {"LJ045-0096": ("a dog", 1500)})
+    good, rate, page, unknown, columns, empty = child(script, tmp_path)
+    wav = "wavs/LJ045-0096.wav"
     assert good == 1
-    assert (
-        f"{tmp_path}/mels/b.pt: float32 (2, 80), expected a floating-point mel of shape (80, frames)"
-        in turned
-    )
-    assert absent.startswith(f"{file}:1: its mel cannot be read: ") and "mels/c.pt" in absent
-    assert columns.startswith(f"{file}:1: expected mel|durations|pitch|text, found 3 columns: ")
-    assert empty == f"{file}: no line without digits and of at most 48 symbols"
+    assert wav in rate and "16000" in rate and "22050" in rate
+    assert wav in page
+    assert f"{LIST}:1" in unknown and "LJ001-9999" in unknown and "metadata.csv" in unknown
+    assert "metadata.csv:1" in columns and "2 columns" in columns
+    assert LIST in empty and "48" in empty
 
 
 def test_an_answer_depends_on_neither_neighbours_nor_padding(child: Any) -> None:

@@ -1,6 +1,8 @@
-"""The nnU-Net plug-in's arrays: published cases, batches, Dice on known volumes, the client's patches."""
+"""The nnU-Net plug-in's data: the Decathlon's volumes, batches, Dice on known volumes, client patches."""
 
+import gzip
 import re
+import struct
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -25,40 +27,102 @@ def modules() -> Iterator[Any]:
 # Published cases ---------------------------------------------------------------------------------------
 
 
-def write_cases(sources: Path, count: int, shape: tuple[int, int, int] = (11, 8, 9)) -> None:
-    """Write cases as the published preprocessing does; every channel of an image holds label + channel."""
+def write_nifti(path: Path, values: Any, order: str = "<", slope: float = 1, spacing: float = 1) -> None:
+    """A gzipped NIfTI-1 file, field by field from nifti1.h; values have the axes x, y, z[, channel]."""
+    codes = {"uint8": 2, "int16": 4, "float32": 16, "float64": 64}
+    dim = [values.ndim, *values.shape, *[1] * (7 - values.ndim)]
+    header = bytearray(352)
+    struct.pack_into(f"{order}i", header, 0, 348)
+    struct.pack_into(f"{order}8h", header, 40, *dim)
+    struct.pack_into(f"{order}2h", header, 70, codes[values.dtype.name], values.itemsize * 8)
+    struct.pack_into(f"{order}4f", header, 76, 1, *[spacing] * 3)
+    struct.pack_into(f"{order}3f", header, 108, 352, slope, 0)
+    header[344:348] = b"n+1\0"
+    # The first axis runs fastest: the last one is the slowest, so the file is the transpose, row by row.
+    body = b"".join(np.asarray(v, values.dtype.newbyteorder(order)).tobytes() for v in values.T)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(bytes(header) + body, 1))
+
+
+def write_cases(sources: Path, count: int) -> Path:
+    """A folder as the Decathlon's task 1 unpacks: heads of other places and extents, zero outside."""
+    task = sources / "Task01_BrainTumour"
     rng = np.random.default_rng(0)
-    (sources / "01_3d").mkdir()
     (sources / CHECKPOINT).write_text("weights")
     for index in range(count):
-        label = rng.integers(0, 4, (1, *shape), dtype=np.uint8)
-        image = (label + np.arange(4).reshape(4, 1, 1, 1)).astype(np.float32)
-        np.save(sources / "01_3d" / f"BRATS_{index:03}_x.npy", image)
-        np.save(sources / "01_3d" / f"BRATS_{index:03}_y.npy", label)
+        shape, head = (14, 13, 12), tuple(rng.integers(5, 12, 3))
+        at = tuple(slice(1, 1 + extent) for extent in head)
+        image, label = np.zeros((*shape, 4), np.int16), np.zeros(shape, np.uint8)
+        image[at] = rng.integers(1, 900, (*head, 4))
+        label[at] = rng.integers(0, 4, head)
+        case = f"BRATS_{index:03}.nii.gz"
+        order = "<>"[index % 2]
+        write_nifti(task / "imagesTr" / case, image, order)
+        write_nifti(task / "labelsTr" / case, label if index % 3 else label.astype(np.float32), order)
+        (task / "imagesTr" / f"._{case}").write_bytes(b"macOS")
+    return task
 
 
 PARAMETERS = {"channels": 4, "classes": 4, "size": 8, "levels": 3, "filters": 2}
 
 
-def test_full_takes_the_middle_of_the_published_fold(tmp_path: Path, modules: Any) -> None:
-    write_cases(tmp_path, 12)
+def expected(values: Any, box: list[Any], fill: Any) -> Any:
+    """The cube of 8 around a box's middle, z first, voxel by voxel."""
+    cube = np.zeros((8, 8, 8))
+    for z, y, x in np.ndindex(8, 8, 8):
+        place = []
+        for (low, high), at in zip(box, (x, y, z), strict=True):
+            extent = high - low
+            # Longer: (extent - 8 + 1) // 2 voxels are cut off in front. Shorter: (8 - extent) // 2 are added.
+            place.append(low + at + (extent - 7) // 2 if extent >= 8 else low + at - (8 - extent) // 2)
+        within = all(low <= at < high for (low, high), at in zip(box, place, strict=True))
+        cube[z, y, x] = fill(values[tuple(place)]) if within else 0
+    return cube
+
+
+def test_full_takes_the_middle_of_the_published_fold_from_nifti(tmp_path: Path, modules: Any) -> None:
+    task = write_cases(tmp_path, 12)
     files = modules("prepare").prepare("full", tmp_path / "out", tmp_path, PARAMETERS)
     files = {key: str(tmp_path / "out" / name) for key, name in files.items()}
     assert Path(files.pop("checkpoint")).read_text() == "weights"
-    held_out = modules("cases").held_out_cases(tmp_path / "01_3d")
-    loader = modules("dataloader").get_dataloader_fn(4, 8, batch_size=64, **files)
-    ((ids, x, y_real),) = loader()
+    held_out = modules("cases").held_out_cases(task)
+    assert len(held_out) == 2
+    ((ids, x, y_real),) = modules("dataloader").get_dataloader_fn(4, 8, batch_size=64, **files)()
     assert ids.tolist() == list(range(len(held_out)))
+    rng, written = np.random.default_rng(0), {}
+    for index in range(12):  # the same draws as in write_cases: the file's own bytes are not read again
+        head = tuple(rng.integers(5, 12, 3))
+        written[f"BRATS_{index:03}"] = (rng.integers(1, 900, (*head, 4)), rng.integers(0, 4, head))
     for case, image, label in zip(held_out, x["INPUT__0"], y_real["OUTPUT__0"], strict=True):
-        whole = np.load(tmp_path / "01_3d" / f"{case}_y.npy")[0]
-        np.testing.assert_array_equal(label, whole[2:10, :, 1:9])  # spare 3, 0 and 1 voxels
-        np.testing.assert_array_equal(image, label + np.arange(4).reshape(4, 1, 1, 1))
+        intensities, classes = written[case]
+        box = [(0, extent) for extent in classes.shape]
+        np.testing.assert_array_equal(label, expected(classes, box, int))
+        for channel in range(4):
+            values = intensities[..., channel].astype(np.float64)
+            mean, deviation = values.mean(), values.std()
+            cube = expected(values, box, lambda v, m=mean, d=deviation: (v - m) / d)
+            np.testing.assert_allclose(image[channel], cube, atol=1e-5)
+
+
+def test_stored_numbers_are_scaled_and_bad_files_named(tmp_path: Path, modules: Any) -> None:
+    read = modules("nifti").read_nifti
+    values = np.arange(24, dtype=np.int16).reshape(2, 3, 4)
+    path = tmp_path / "a.nii.gz"
+    for slope, factor in ((1, 1), (0, 1), (0.5, 0.5)):
+        write_nifti(path, values, ">", slope)
+        np.testing.assert_array_equal(read(path)[0], values * factor)
+    whole = gzip.decompress(path.read_bytes())
+    for data in (gzip.compress(whole[:-1]), gzip.compress(b"\0" * 400), b"plain", gzip.compress(b"")):
+        path.write_bytes(data)
+        with pytest.raises(ValueError, match=r"a\.nii\.gz"):
+            read(path)
 
 
 def test_fold_is_that_of_the_published_split(tmp_path: Path, modules: Any) -> None:
     # From sklearn.model_selection.KFold(5, shuffle=True, random_state=12345), fold 2 of 484 cases.
+    (tmp_path / "imagesTr").mkdir()
     for index in range(484):
-        (tmp_path / f"BRATS_{index:03}_x.npy").touch()
+        (tmp_path / "imagesTr" / f"BRATS_{index:03}.nii.gz").touch()
     held_out = modules("cases").held_out_cases(tmp_path)
     numbers = [int(case.removeprefix("BRATS_")) for case in held_out]
     assert len(numbers) == 97
@@ -66,34 +130,37 @@ def test_fold_is_that_of_the_published_split(tmp_path: Path, modules: Any) -> No
     assert numbers[-3:] == [477, 478, 479]
 
 
-def test_wrong_layouts_are_refused_with_file_and_remedy(tmp_path: Path, modules: Any) -> None:
-    folder = tmp_path / "01_3d"
+def test_wrong_volumes_are_refused_with_file_and_remedy(tmp_path: Path, modules: Any) -> None:
+    task = tmp_path / "Task01_BrainTumour"
 
     def refused(*expected: str) -> None:
         with pytest.raises(ValueError, match=r".*".join(map(re.escape, expected))):
             modules("prepare").prepare("full", tmp_path / "out", tmp_path, PARAMETERS)
 
-    folder.write_text("no folder")
-    refused(str(folder), "<case>_x.npy")
-    folder.unlink()
+    task.write_text("no folder")
+    refused(str(task), "imagesTr", ".nii.gz")
+    task.unlink()
     write_cases(tmp_path, 12)
-    case = folder / modules("cases").held_out_cases(folder)[0]
-    for path, array, named in [
-        ("y", np.full((1, 11, 8, 9), 4, np.uint8), ("whole numbers", "0", "3")),
-        ("y", np.zeros((1, 11, 8, 9), np.float32), ("whole numbers", "0", "3")),
-        ("x", np.zeros((4, 11, 8, 9), np.int16), ("floats", "int16")),
-        ("x", np.zeros((4, 11, 7, 9), np.float32), ("(4, 11, 7, 9)", "(4, D, H, W)")),
-        ("x", np.array([{}]), ("array of numbers",)),
+    case = f"{modules('cases').held_out_cases(task)[0]}.nii.gz"
+    for part, array, spacing, named in [
+        ("labelsTr", np.full((14, 13, 12), 4, np.uint8), 1, ("whole numbers", "0", "3")),
+        ("labelsTr", np.full((14, 13, 12), 0.5, np.float32), 1, ("whole numbers", "0", "3")),
+        ("labelsTr", np.zeros((12, 13, 14), np.uint8), 1, ("(14, 13, 12)", "(12, 13, 14)")),
+        ("imagesTr", np.ones((14, 13, 12, 3), np.int16), 1, ("(3, 12, 13, 14)", "4 channels")),
+        ("imagesTr", np.zeros((14, 13, 12, 4), np.int16), 1, ("4 channels",)),
+        ("imagesTr", np.ones((14, 13, 12), np.int16), 1, ("3 axes", "4")),
+        ("imagesTr", np.ones((14, 13, 12, 4), np.int16), 2, ("2.0", "1 mm")),
     ]:
-        kept = Path(f"{case}_{path}.npy").read_bytes()
-        np.save(f"{case}_{path}.npy", array)
-        refused(f"{case}_{path}.npy", *named)
-        Path(f"{case}_{path}.npy").write_bytes(kept)
-    Path(f"{case}_y.npy").unlink()
-    refused(f"{case}_y.npy")
-    for path in sorted(folder.glob("*_x.npy"))[4:]:
+        path = task / part / case
+        kept = path.read_bytes()
+        write_nifti(path, array, spacing=spacing)
+        refused(str(path), *named)
+        path.write_bytes(kept)
+    (task / "labelsTr" / case).unlink()
+    refused(str(task / "labelsTr" / case))
+    for path in sorted((task / "imagesTr").glob("B*"))[4:]:
         path.unlink()
-    refused(str(folder), "4", "<case>_x.npy", "5")
+    refused(str(task / "imagesTr"), "4", ".nii.gz", "5")
     with pytest.raises(ValueError, match=r"variant.*'huge'"):
         modules("prepare").prepare("huge", tmp_path / "out", tmp_path, {})
 

@@ -49,12 +49,24 @@ folders("indices", ["0", "500", "999"], {0: 0, 1: 500, 2: 999})
 folders("synsets", [f"n{number:08}" for number in range(1, 1001)], {0: 0, 500: 500, 999: 999})
 folders("others", ["cats", "dogs"], {0: 0})
 folders("few", ["1", "2"], {0: 5})
+def solution(layout, synsets, shown):
+    # Kaggle's flat folder: the csv names an image of each synset, in reverse order; only some lie there.
+    (folder / layout).mkdir()
+    rows = [f"ILSVRC2012_val_{i:08},n{2 * i:08} 1 2 3 4 n{2 * i:08} 5 6 7 8 " for i in range(synsets, 0, -1)]
+    (folder / layout / "LOC_val_solution.csv").write_text(chr(10).join(["ImageId,PredictionString", *rows]))
+    for number in shown:  # synset n0000002N has rank N - 1
+        (folder / layout / f"ILSVRC2012_val_{number:08}.JPEG").write_bytes(picture(number - 1))
+
+solution("solution", 1000, (1, 501, 1000))
+solution("short", 999, (1, 501, 999))
+solution("strange", 1000, (1, 501, 1001))
 records("records", "image/class/label")
 records("unlabelled", "label")
 folders("pictures", ["0"], {})
 (folder / "pictures" / "0" / "broken.JPEG").write_bytes(b"no picture")
 results = {}
-for layout in ("indices", "synsets", "records", "others", "few", "unlabelled", "pictures", "nowhere"):
+for layout in ("indices", "synsets", "solution", "records", "short", "strange",
+               "others", "few", "unlabelled", "pictures", "nowhere"):
     try:
         images, labels = _read_images(folder / layout, 16, 16, 3)
         results[layout] = [labels.tolist(), images[:, 8, 8, 0].tolist(), images.shape]
@@ -85,7 +97,7 @@ def layouts(child: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     return child(LAYOUTS, tmp_path_factory.mktemp("imagenet"))
 
 
-@pytest.mark.parametrize("layout", ["indices", "synsets", "records"])
+@pytest.mark.parametrize("layout", ["indices", "synsets", "solution", "records"])
 def test_labels_belong_to_their_images(layouts: Any, layout: str) -> None:
     labels, reds, shape = layouts[layout]
     assert sorted(labels) == ([0, 5, 500] if layout == "records" else [0, 500, 999])
@@ -100,6 +112,8 @@ def test_labels_belong_to_their_images(layouts: Any, layout: str) -> None:
         ("few", "holds 1 images, expected 3 or more; add images or lower the parameter image_count"),
         ("unlabelled", "expected TFRecords with image/encoded and image/class/label"),
         ("pictures", "broken.JPEG: expected a JPEG, PNG, GIF or BMP image"),
+        ("short", "LOC_val_solution.csv: names 999 synsets"),
+        ("strange", "ILSVRC2012_val_00001001.JPEG: "),
         ("nowhere", "nowhere: expected a folder of ImageNet's validation images"),
     ],
 )

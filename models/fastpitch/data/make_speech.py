@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
-from speech import FRAME_STEP, MEL_BINS, SAMPLE_RATE, SILENCE, STEP, WINDOW  # noqa: E402
+from mels import log_mels, mel_filters  # noqa: E402
+from speech import FRAME_STEP, SAMPLE_RATE, SILENCE, STEP, WINDOW  # noqa: E402
 from text import encode  # noqa: E402
 
 LINES, WITH_MELS, LONGEST, SEED = 1200, 300, 48, 0
 VOICE, WORDS_A_MINUTE = b"en-us", 260
-MEL_TOP = 8000.0  # Hz; published FastPitch, extract_mels.py
 PITCH_RANGE = (60.0, 250.0)  # Hz; espeak-ng's male voice
 VOICED = 0.6  # least autocorrelation, relative to lag 0, of a voiced frame
 
@@ -144,33 +144,11 @@ def boundaries(text: str, events: list[Found]) -> NDArray[np.float64]:
     return begin
 
 
-def mel_filters() -> NDArray[np.float64]:
-    """Triangles [MEL_BINS, WINDOW / 2 + 1] of unit area on Slaney's mel scale, 0 to MEL_TOP Hz.
-
-    The scale (Slaney, Auditory Toolbox, 1998) is linear to 1000 Hz, 15 mel, and logarithmic above, a factor
-    of 6.4 in 27 mel.
-    """
-    top = 15 + 27 * np.log(MEL_TOP / 1000) / np.log(6.4)
-    mels = np.linspace(0, top, MEL_BINS + 2)
-    edges = np.where(mels < 15, mels * 200 / 3, 1000 * 6.4 ** ((mels - 15) / 27))
-    bins = np.fft.rfftfreq(WINDOW, 1 / SAMPLE_RATE)
-    low, middle, high = (edges[i : i + MEL_BINS, None] for i in range(3))
-    triangles = np.minimum((bins - low) / (middle - low), (high - bins) / (high - middle))
-    return np.maximum(triangles, 0) * 2 / (high - low)
-
-
 def windows(audio: NDArray[np.float64], centres: NDArray[np.float64]) -> NDArray[np.float64]:
     """[frames, WINDOW] samples around each centre; zeros beyond the ends."""
     padded = np.pad(audio, WINDOW)
     first = np.round(centres).astype(int) + WINDOW // 2
     return padded[first[:, None] + np.arange(WINDOW)]
-
-
-def log_mels(frames: NDArray[np.float64], filters: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[frames, MEL_BINS]: natural log of the mel magnitudes, not below SILENCE (published layers.py)."""
-    hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(WINDOW) / WINDOW)
-    magnitudes = np.abs(np.fft.rfft(frames * hann, axis=1)) @ filters.T
-    return np.log(np.maximum(magnitudes, np.exp(SILENCE)))
 
 
 def pitches(frames: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from servegrid.cli.main import Progress, main
+from servegrid.cli.main import main
+from servegrid.cli.progress import Progress
 from servegrid.cli.table import console
 
 

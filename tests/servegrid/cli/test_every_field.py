@@ -35,7 +35,14 @@ tolerances:
 variants:
   tiny:
     parameters: {depth: 3}
-    sources: [{file: weights.npy, published: somewhere}]
+    sources:
+      - file: weights.npy
+        published: somewhere
+        content: weights
+        download: w.zip
+        size: 9
+        digest: md5:00000000000000000000000000000000
+        commands: [unzip w.zip]
     samples: 100
     step_timeout_s: 600
     convert:

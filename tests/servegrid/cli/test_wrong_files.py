@@ -108,6 +108,10 @@ FOLDERS: dict[str, tuple[str, tuple[str, ...], str]] = {
     "a folder for a program": ("--torch-export", (), "a folder; give the model's file"),
     "a folder for Keras": ("--keras", ("config.json",), "a folder; give the model's file"),
     "a folder without a SavedModel": ("--savedmodel", ("weights.bin",), "saved_model.pb"),
+    "the folder of an Estimator": (
+        *("--savedmodel", ("checkpoint", "graph.pbtxt", "model.ckpt-9.index")),
+        "estimator.export_saved_model",
+    ),
     "the folder above a SavedModel": ("--savedmodel", ("1/saved_model.pb",), "net/1 is one"),
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import shlex
 import subprocess
 import threading
 import time
@@ -48,6 +50,45 @@ def test_running_program_that_does_not_stop_is_killed_with_its_family(tmp_path: 
         start = time.monotonic()
     assert 0.4 < time.monotonic() - start < 10
     processes.assert_gone(family, 2)
+
+
+TALKING = """
+import pathlib, signal, sys, time
+def end(*_):
+    print("stopping", end="", flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+print("serving", flush=True)
+time.sleep(60)
+"""
+
+
+def test_at_debug_the_command_our_environment_and_all_output_are_shown(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, processes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_USER", "a secret")
+    (tmp_path / "log").write_text("of an earlier server\n")
+    args = processes.python(TALKING)
+    with (
+        caplog.at_level(logging.DEBUG, "servegrid"),
+        caplog.at_level(logging.DEBUG, "servegrid_output"),
+        proc.running(args, log_path=tmp_path / "log", env={"OURS": "a value"}),
+    ):
+        processes.wait_for(lambda: "serving" in caplog.messages[-1])  # while it runs
+    assert f"$ {shlex.join(args)}" in caplog.messages
+    assert "'OURS=a value'" in caplog.text and "a secret" not in caplog.text
+    assert "stopping" in caplog.messages[-1] and "earlier" not in caplog.text
+
+
+def test_below_debug_a_running_program_s_output_stays_in_its_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, processes: Any
+) -> None:
+    with (
+        caplog.at_level(logging.INFO, "servegrid"),
+        proc.running(processes.python(TALKING), log_path=tmp_path / "log"),
+    ):
+        processes.wait_for(lambda: "serving" in (tmp_path / "log").read_text())
+    assert caplog.messages == []
 
 
 def test_killing_a_program_that_does_not_stop_is_logged(
