@@ -1,4 +1,4 @@
-"""`servegrid`: init, sources, plan, why, sweep, report, bundle, history, compare, tune, doctor, pools, offline.
+"""`servegrid` and its commands.
 
 Exit codes: 0 done; 1 a cell is `error` or `failed_accuracy`, was not reached, or has regressed; 2 the input
 is wrong or the host is not ready; 130 interrupted.
