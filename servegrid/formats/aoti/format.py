@@ -33,7 +33,7 @@ AOTI = ServingFormat(
     export="torch-export",
     precisions=("fp32",),
     unbuilt={
-        "fp16": "compiled for a GPU its package crashes as it is loaded (seen with torch 2.11 and CUDA 13.0)"
+        "fp16": "packages are compiled for CPUs only (docs/experiments/aoti-and-fp8-on-a-card.md)",
     },
     libraries=("torch",),
     tools=("g++",),
