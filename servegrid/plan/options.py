@@ -19,7 +19,16 @@ from servegrid.plan.selection import Panel, Selection
 
 ALL = "all"
 QUEUE = "default"
-PATHS = (*MODEL_FILES, "samples", "labels", "model_dir", "ca_file", "headers_file")
+PATHS = (
+    *MODEL_FILES,
+    "samples",
+    "labels",
+    "model_dir",
+    "ca_file",
+    "headers_file",
+    "server_folder",
+    "backend_directory",
+)
 """Options that name one file or folder."""
 
 

@@ -10,8 +10,8 @@ from servegrid.campaign.columns import load_in_words
 from servegrid.campaign.results import Verdict
 from servegrid.domain.slo import Slo
 from servegrid.domain.values import Scenario, Value
-from servegrid.loadgen.base import STABLE_WINDOWS, spread
 from servegrid.loadgen.trust import CONTENTION
+from servegrid.reporting.leads import Lead, lead_over
 
 OF_CELL = ("cell", "profile")
 """The key of a cell in a campaign, which may run the cell on several devices."""
@@ -69,9 +69,8 @@ OBJECTIVES = (
 class Recommendation(Value):
     """The best measured point of one objective among the cells of a verdict, and its lead over the next cell.
 
-    `spread` is that of the point's own last three windows: a smaller lead is within the noise. `rivals`: how
-    many other cells have such a point; `left_out`: cells whose points were all measured under contention, so
-    that nothing is said about them. There is no lead where that holds of every cell.
+    `rivals`: how many other cells have such a point; `left_out`: cells whose points were all measured under
+    contention, so that nothing is said about them. There is no lead where that holds of every cell.
     """
 
     objective: str
@@ -94,8 +93,7 @@ class Recommendation(Value):
     metric: str | None
     served_metric: float | None
     metric_drop: float | None = None
-    lead: float | None
-    spread: float | None = None
+    lead: Lead | None
     rivals: int = 0
     left_out: tuple[str, ...] = ()
 
@@ -210,7 +208,9 @@ def _of_verdict(cells: pl.DataFrame, measurements: pl.DataFrame, verdict: Verdic
     """
     proven = (pl.col("verdict") == "unstable") & pl.col("served_metric").is_not_null()
     of_verdict = cells.filter((pl.col("verdict") == verdict) | (proven & (verdict == "passed")))
-    accuracy = of_verdict.select(*OF_CELL, "verdict", "metric", "served_metric", "metric_drop")
+    accuracy = of_verdict.select(
+        *OF_CELL, "verdict", "metric", "served_metric", "metric_drop", "artifact_bytes"
+    )
     return measurements.drop_nulls(REQUIRED).join(accuracy, on=OF_CELL, nulls_equal=True)
 
 
@@ -218,16 +218,14 @@ def _recommendation(objective: Objective, best_of_cell: pl.DataFrame) -> Recomme
     first = best_of_cell.row(0, named=True)
     lead = None
     if best_of_cell.height > 1:
-        ratio = first[objective.column] / best_of_cell.row(1, named=True)[objective.column]
-        lead = (ratio if objective.most else 1 / ratio) - 1
-    windows = (first[objective.windows] or [])[-STABLE_WINDOWS:]
+        second = best_of_cell.row(1, named=True)
+        lead = lead_over(objective.column, objective.windows, most=objective.most, first=first, second=second)
     fields = {name: first[name] for name in Recommendation.model_fields if name in first}
     fields["failed_checks"] = first["failed_checks"] or ()
     return Recommendation(
         objective=objective.title,
         column=objective.column,
         lead=lead,
-        spread=spread(windows) if windows else None,
         **fields,
     )
 
@@ -238,7 +236,7 @@ def other_checks(failed_checks: Sequence[str] | None) -> list[str]:
 
 
 def lead_text(chosen: Recommendation) -> str:
-    """The trust checks that the point fails, then its lead, and whether that lies within the noise."""
+    """The trust checks that the point fails, then its lead over the next cell."""
     failed = other_checks(chosen.failed_checks)
     against = [f"failed checks: {', '.join(failed)}"] if failed else []
     if not chosen.stable:
@@ -254,11 +252,4 @@ def _lead(chosen: Recommendation) -> str:
         return "no lead can be given: other programs ran while the cells were measured"
     if chosen.lead is None:
         return "the only cell" if not chosen.left_out else "the only cell measured undisturbed"
-    text = (
-        f"{chosen.lead:+.1%} over the next cell"
-        if chosen.lead < 1
-        else f"{1 + chosen.lead:.1f}x the next cell"
-    )
-    if chosen.spread is not None and chosen.lead <= chosen.spread:
-        return f"{text}, within the {chosen.spread:.1%} spread of its own windows"
-    return text
+    return chosen.lead.text
