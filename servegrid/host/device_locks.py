@@ -23,10 +23,9 @@ LOCKS = Path("/tmp/servegrid-locks")  # noqa: S108
 def device_lock(device: str, *, exclusive: bool) -> Iterator[None]:
     """Hold the device that this process uses: shared with other builds, or alone for a measurement.
 
-    Each card of a host has a lock of its own, and so has its CPU, under whichever profile. The kernel lets
-    go of it when its holder dies, however it dies.
-    Who waits is next: builds that come later do not overtake a measurement that waits for earlier ones. So a
-    block that holds the device must not ask for it again.
+    Each card of a host has its own lock, and the CPU has one for all profiles. The kernel releases a lock
+    when its holder dies. Builds do not overtake a measurement that already waits, so a block that holds the
+    device must not ask for it again.
     """
     path = LOCKS / f"{_lock_name(device)}.lock"
     descriptor = _open_lock(path)

@@ -45,7 +45,7 @@ _kept: ContextVar[list[MeasuredPoint]] = ContextVar("kept")
 
 @contextmanager
 def keeping() -> Iterator[list[MeasuredPoint]]:
-    """The points that were measured in the block, whatever ends it: an error or an interrupt, too."""
+    """The points measured in the block. They are kept when an error or an interrupt ends it."""
     points: list[MeasuredPoint] = []
     token = _kept.set(points)
     try:

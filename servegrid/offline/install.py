@@ -34,7 +34,7 @@ def install(source: Path, root: Path, home: Path, use_host: Sequence[str] = ()) 
 
     Raises:
         OfflineError: the folder is none, is for another Python, or this host lacks something.
-        subprocess.CalledProcessError: pip or the installation of the tools failed; it has said why.
+        subprocess.CalledProcessError: pip or the installation of the tools failed; its output has the reason.
     """
     folder = Folder(source.resolve())
     _check(folder)

@@ -70,7 +70,7 @@ class Recommendation(Value):
     """The best measured point of one objective among the cells of a verdict, and its lead over the next cell.
 
     `rivals`: how many other cells have such a point; `left_out`: cells whose points were all measured under
-    contention, so that nothing is said about them. There is no lead where that holds of every cell.
+    contention. They are not compared; if all cells are such, there is no lead.
     """
 
     objective: str

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Literal, Protocol
 
+from servegrid.domain.errors import UserError
 from servegrid.domain.server import ServerCapabilities, ServerChoice, ServerOptions
 from servegrid.domain.values import Channel, Value
 from servegrid.store.site import Site
@@ -45,3 +47,14 @@ class ServerProvider(Protocol):
         self, site: Site, repository: Path, log_path: Path, choice: ServerChoice
     ) -> AbstractContextManager[Running]:
         """A server for as long as the block runs, with none of our models loaded."""
+
+
+def why_unusable(
+    capabilities: Callable[[ServerChoice], ServerCapabilities], choice: ServerChoice
+) -> list[str]:
+    """The problem of a provider whose server has none once its capabilities are found."""
+    try:
+        capabilities(choice)
+    except UserError as error:
+        return [str(error)]
+    return []

@@ -20,7 +20,7 @@ from servegrid.host.cards import card_uuid
 from servegrid.host.containers import Container
 from servegrid.host.process_environment import DEFAULTS
 from servegrid.servers.base import Running
-from servegrid.servers.launch import Start, started
+from servegrid.servers.launch import Start, shared_memory_options, started
 from servegrid.store.site import Site
 
 OPTIONS = ServerOptions(takes=("triton_release",))
@@ -90,8 +90,6 @@ def serve(site: Site, repository: Path, log_path: Path, choice: ServerChoice) ->
 
 @functools.cache
 def _shared_memory(image: str) -> tuple[str, ...]:
-    """The option that lets clients use shared memory, if this image knows it: newer servers need it, older
-    ones refuse it (triton-inference-server/server, pull request 8739). `tritonserver --help` exits with 1."""
+    """Of this image. `tritonserver --help` exits with 1."""
     probe = Container(image=image, name=containers.fresh_name())
-    known = containers.output(probe, ["tritonserver", "--help"])
-    return ("--allow-client-shm=true",) if "--allow-client-shm" in known else ()
+    return shared_memory_options(containers.output(probe, ["tritonserver", "--help"]))

@@ -21,7 +21,8 @@ from servegrid.domain.errors import StepError, UserError
 from servegrid.domain.releases import release_of
 from servegrid.domain.server import ServerCapabilities, ServerChoice, ServerOptions
 from servegrid.host import libpython
-from servegrid.servers.base import Running
+from servegrid.servers.base import Running, why_unusable
+from servegrid.servers.launch import shared_memory_options
 from servegrid.servers.local import Binary, backends_in, local_server, more_backends
 from servegrid.store.site import Site, default_site
 
@@ -40,25 +41,22 @@ def capabilities(choice: ServerChoice) -> ServerCapabilities:
     Raises:
         UserError: there is no server, or its release is not known.
     """
-    folder, more = _folder(choice), more_backends(choice)
-    found = [*backends_in([folder / "backends"]), *more]
-    why_not_python = _why_not_hosting(folder) if "python" in found else ""
+    folder = _folder(choice)
+    more_backends(choice)  # a folder without one is refused
+    found = backends_in(_backend_folders(folder, choice))
+    why_not_python = _why_not_hosting(found["python"]) if "python" in found else ""
     if why_not_python:
-        found.remove("python")
+        del found["python"]
     return ServerCapabilities(
         release=release_of(_version(folder), str(folder), choice.triton_release),
-        backends=tuple(dict.fromkeys(found)),
+        backends=tuple(found),
         why_not_python=why_not_python,
     )
 
 
 def problems(site: Site, choice: ServerChoice) -> list[str]:
     """Why the server cannot be started here, each with what to do."""
-    try:
-        capabilities(choice)
-    except UserError as error:
-        return [str(error)]
-    return []
+    return why_unusable(capabilities, choice)
 
 
 @contextmanager
@@ -69,7 +67,7 @@ def serve(site: Site, repository: Path, log_path: Path, choice: ServerChoice) ->
         StepError: it ended or was not ready within READY_S.
     """
     folder = _folder(choice)
-    backends = (folder / "backends", *filter(None, [choice.backends]))
+    backends = _backend_folders(folder, choice)
     binary = Binary("installed", _binary(folder), backends, READY_S, _shared_memory(_binary(folder)))
     with local_server(binary, site, repository, log_path) as running:
         yield running
@@ -97,9 +95,14 @@ def _binary(folder: Path) -> Path:
     return folder / "bin" / "tritonserver"
 
 
-def _why_not_hosting(folder: Path) -> str:
-    """Why its Python backend cannot run this Python; empty where it can."""
-    stub = folder / "backends" / "python" / "triton_python_backend_stub"
+def _backend_folders(folder: Path, choice: ServerChoice) -> tuple[Path, ...]:
+    """Its own backends, then those that the choice adds."""
+    return (folder / "backends", *filter(None, [choice.backends]))
+
+
+def _why_not_hosting(python_backend: Path) -> str:
+    """Why the Python backend in this folder cannot run this Python; empty where it can."""
+    stub = python_backend / "triton_python_backend_stub"
     if not stub.is_file():
         return f"{stub} is not there"
     found = LIBPYTHON.search(stub.read_bytes())
@@ -129,7 +132,6 @@ def _version(folder: Path) -> str:
 
 @functools.cache
 def _shared_memory(binary: Path) -> tuple[str, ...]:
-    """The option that lets clients use shared memory, if this release knows it: newer servers need it, older
-    ones refuse it (triton-inference-server/server, pull request 8739). `tritonserver --help` exits with 1."""
+    """Of this binary. `tritonserver --help` exits with 1."""
     done = subprocess.run([binary, "--help"], capture_output=True, text=True, timeout=HELP_S, check=False)
-    return ("--allow-client-shm=true",) if "--allow-client-shm" in done.stdout + done.stderr else ()
+    return shared_memory_options(done.stdout + done.stderr)

@@ -93,6 +93,12 @@ def started(
                 unload_all(url, timeout_s=UNLOAD_S)
 
 
+def shared_memory_options(help_text: str) -> tuple[str, ...]:
+    """The option that lets clients use shared memory, if the text of `tritonserver --help` has it: newer
+    servers need it, older ones refuse it (triton-inference-server/server, pull request 8739)."""
+    return ("--allow-client-shm=true",) if "--allow-client-shm" in help_text else ()
+
+
 def free_ports(count: int) -> list[int]:
     """Different ports that nothing listens on; all are held until the last is found."""
     with ExitStack() as stack:

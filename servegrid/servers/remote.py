@@ -21,7 +21,7 @@ from servegrid.domain.errors import StepError, UnsupportedError, UserError
 from servegrid.domain.releases import release_of
 from servegrid.domain.server import ServerCapabilities, ServerChoice, ServerOptions
 from servegrid.host import proc
-from servegrid.servers.base import Running
+from servegrid.servers.base import Running, why_unusable
 from servegrid.servers.connection import connect
 from servegrid.servers.control import unload
 from servegrid.servers.probe import Probed, probe
@@ -55,11 +55,7 @@ def capabilities(choice: ServerChoice) -> ServerCapabilities:
 
 def problems(site: Site, choice: ServerChoice) -> list[str]:
     """Why the server cannot be used."""
-    try:
-        capabilities(choice)
-    except UserError as error:
-        return [str(error)]
-    return []
+    return why_unusable(capabilities, choice)
 
 
 @contextmanager

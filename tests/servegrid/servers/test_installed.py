@@ -101,6 +101,16 @@ def test_python_backend_for_another_python_hosts_nothing(folder: Path) -> None:
     assert "3.8" in found.why_not_python and OWN in found.why_not_python
 
 
+def test_python_backend_of_the_added_folder_is_judged_by_its_own_stub(folder: Path, tmp_path: Path) -> None:
+    choice = ServerChoice(name="installed", folder=folder, backends=tmp_path / "more")
+    (folder / "backends" / "python").rename(tmp_path / "python")
+    (tmp_path / "more").mkdir()
+    (tmp_path / "python").rename(tmp_path / "more" / "python")
+    assert installed.capabilities(choice.model_copy(update={"triton_release": "24.10"})).backends == (
+        "python",
+    )
+
+
 def test_server_is_found_on_path_or_named_as_missing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(installed, "DEFAULT", folder.with_name("nowhere"))
     (problem,) = installed.problems(default_site(), ServerChoice(name="installed"))
